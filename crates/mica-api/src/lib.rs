@@ -1,0 +1,7 @@
+//! The nouns of Mica: identifiers, names and the kinds we own. No I/O and no behaviour beyond parsing.
+
+pub mod plane;
+pub mod resource;
+
+pub use plane::{PlaneId, PlaneName};
+pub use resource::GroupResource;

@@ -1,0 +1,13 @@
+//! Ordered bytes with revisions: the [`Store`] trait, its backends and the conformance suite that all of them pass.
+//!
+//! Nothing here knows a Kubernetes kind. Keys name a plane and a resource because ranges are asked for by those;
+//! values are opaque.
+
+pub mod key;
+pub mod store;
+
+pub use key::{Key, KeyRange, PlaneKeys};
+pub use store::{
+    Change, CommitError, Committed, Compare, Event, Page, RangeQuery, ReadError, Record, Revision, Signal, Store,
+    StoreStatus, Txn, Usage, Watch, WatchError, Write,
+};
