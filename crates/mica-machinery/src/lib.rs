@@ -1,1 +1,7 @@
-//! placeholder
+//! Pure functions over Kubernetes objects: decoding, validation, patches, selectors, managed fields, tables.
+//!
+//! The object model is `serde_json::Value` everywhere. Nothing here does I/O or reads a clock: time is an argument.
+
+pub mod field;
+pub mod kind;
+pub mod object;

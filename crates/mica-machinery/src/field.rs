@@ -1,0 +1,268 @@
+//! Validation errors that name a field, with the texts of upstream's `field.Error`.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The place of a field: `spec.rules[0].verbs`, `metadata.labels[a]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Path(String);
+
+impl Path {
+    pub fn new(root: &str) -> Self {
+        Self(root.to_owned())
+    }
+
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    /// A path to nothing prints as upstream's nil path does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TooFew,
+    Internal,
+    TypeInvalid,
+    TooShort,
+}
+
+impl Reason {
+    /// The machine-readable reason of a Status cause.
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::Internal => "InternalError",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::TooShort => "FieldValueTooShort",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::Internal => "Internal error",
+            Self::TooShort => "Too short",
+        }
+    }
+
+    /// Whether the text leaves the value out.
+    fn hides_value(self) -> bool {
+        matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::TooShort | Self::Internal)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Error {
+    pub reason: Reason,
+    pub field: String,
+    /// The offending value; `None` leaves it out of the text.
+    pub value: Option<Value>,
+    pub detail: String,
+}
+
+pub type ErrorList = Vec<Error>;
+
+impl Error {
+    fn new(reason: Reason, path: &Path, value: Option<Value>, detail: impl Into<String>) -> Self {
+        Self { reason, field: path.to_string(), value, detail: detail.into() }
+    }
+
+    pub fn not_found(path: &Path, value: impl Into<Value>) -> Self {
+        Self::new(Reason::NotFound, path, Some(value.into()), "")
+    }
+
+    pub fn required(path: &Path, detail: impl Into<String>) -> Self {
+        Self::new(Reason::Required, path, None, detail)
+    }
+
+    pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
+        Self::new(Reason::Duplicate, path, Some(value.into()), "")
+    }
+
+    pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(Reason::Invalid, path, Some(value.into()), detail)
+    }
+
+    pub fn type_invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(Reason::TypeInvalid, path, Some(value.into()), detail)
+    }
+
+    pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+        let detail =
+            if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        Self::new(Reason::NotSupported, path, Some(value.into()), detail)
+    }
+
+    pub fn forbidden(path: &Path, detail: impl Into<String>) -> Self {
+        Self::new(Reason::Forbidden, path, None, detail)
+    }
+
+    pub fn too_long(path: &Path, max_bytes: usize) -> Self {
+        let unit = if max_bytes == 1 { "byte" } else { "bytes" };
+        Self::new(Reason::TooLong, path, None, format!("may not be more than {max_bytes} {unit}"))
+    }
+
+    pub fn too_many(path: &Path, actual: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(Reason::TooMany, path, Some(actual.into()), format!("must have at most {max} {unit}"))
+    }
+
+    pub fn internal(path: &Path, detail: impl Into<String>) -> Self {
+        Self::new(Reason::Internal, path, None, detail)
+    }
+
+    /// The text without the field's name, as in a Status cause.
+    pub fn body(&self) -> String {
+        let mut text = self.reason.text().to_owned();
+        if !self.reason.hides_value() {
+            match &self.value {
+                None => {}
+                Some(Value::String(value)) => {
+                    text.push_str(": ");
+                    text.push_str(&quote(value));
+                }
+                Some(value) => {
+                    text.push_str(": ");
+                    text.push_str(&value.to_string());
+                }
+            }
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// The message of several errors as upstream's aggregate prints it: alone, or bracketed, each text once.
+pub fn aggregate(errors: &[Error]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match &texts[..] {
+        [] => String::new(),
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// Quotes as Go's `%q` does: printable characters stay, others are escaped.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x0b' => out.push_str("\\v"),
+            c if u32::from(c) < 0x20 || c == '\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            // Go escapes what unicode.IsPrint refuses: spaces other than U+0020, controls, format characters, unassigned.
+            c if !c.is_ascii() && (c.is_control() || c.is_whitespace() || is_format(c)) => {
+                let code = u32::from(c);
+                if code < 0x1_0000 {
+                    out.push_str(&format!("\\u{code:04x}"));
+                } else {
+                    out.push_str(&format!("\\U{code:08x}"));
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn is_format(c: char) -> bool {
+    matches!(u32::from(c), 0xad | 0x600..=0x605 | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xfeff | 0xe000..=0xf8ff | 0xfff9..=0xfffb)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_are_upstreams() {
+        let path = Path::new("spec").child("rules").index(0).key("a");
+        assert_eq!(Error::required(&path, "").to_string(), "spec.rules[0][a]: Required value");
+        assert_eq!(Error::invalid(&path, "x\n", "bad").body(), r#"Invalid value: "x\n": bad"#);
+        assert_eq!(Error::invalid(&path, 3, "bad").body(), "Invalid value: 3: bad");
+        assert_eq!(Error::invalid(&path, json!({"a": 1}), "bad").body(), r#"Invalid value: {"a":1}: bad"#);
+        assert_eq!(Error::not_supported(&path, "x", &["a", "b"]).body(), r#"Unsupported value: "x": supported values: "a", "b""#);
+        assert_eq!(Error::too_long(&path, 63).body(), "Too long: may not be more than 63 bytes");
+        assert_eq!(Error::too_many(&path, 3, 1).body(), "Too many: 3: must have at most 1 item");
+    }
+
+    #[test]
+    fn an_aggregate_brackets_several_and_drops_repeats() {
+        let path = Path::new("a");
+        let (one, two) = (Error::required(&path, ""), Error::forbidden(&path, "no"));
+        assert_eq!(aggregate(&[one.clone(), one.clone()]), "a: Required value");
+        assert_eq!(aggregate(&[one, two]), "[a: Required value, a: Forbidden: no]");
+    }
+}

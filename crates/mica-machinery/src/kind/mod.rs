@@ -1,0 +1,174 @@
+//! The built-in kinds as one table: names, scope, verbs, subresources, columns, and what each kind does that others do not.
+//!
+//! Everything common to all kinds (metadata, deletion, conflicts, managed fields) is the server registry's; a
+//! [`Strategy`] holds only a kind's own rules, as upstream's `pkg/registry/*/strategy.go` and `pkg/apis/*/validation` do.
+
+use serde_json::Value;
+
+use crate::field::ErrorList;
+
+/// Which servers serve a kind: every plane, or only those of the `kubernetes` profile.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Profile {
+    Generic,
+    Kubernetes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    Cluster,
+    Namespaced,
+}
+
+/// One served resource of one group and version.
+#[derive(Debug)]
+pub struct Resource {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub short_names: &'static [&'static str],
+    pub categories: &'static [&'static str],
+    pub scope: Scope,
+    pub profile: Profile,
+    /// As in discovery, sorted: create, delete, deletecollection, get, list, patch, update, watch.
+    pub verbs: &'static [&'static str],
+    pub subresources: &'static [Subresource],
+    /// Where objects are stored, if not under this group and plural: both event groups share one storage.
+    pub stored_as: Option<Stored>,
+    pub strategy: &'static dyn Strategy,
+}
+
+/// The group, version and kind that another one's objects are stored as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+}
+
+#[derive(Debug)]
+pub struct Subresource {
+    pub name: &'static str,
+    pub verbs: &'static [&'static str],
+    /// Group, version and kind of its bodies; those of the parent if absent.
+    pub kind: Option<(&'static str, &'static str, &'static str)>,
+}
+
+/// A column of a table, as in `meta.k8s.io/v1 TableColumnDefinition`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    pub name: &'static str,
+    pub r#type: &'static str,
+    pub format: &'static str,
+    pub description: &'static str,
+    pub priority: i32,
+}
+
+/// What a write knows about itself.
+#[derive(Clone, Debug)]
+pub struct WriteContext<'a> {
+    pub now: jiff::Timestamp,
+    /// The subresource written, empty for the object itself.
+    pub subresource: &'a str,
+    /// The API version the client writes in.
+    pub group: &'a str,
+    pub version: &'a str,
+    pub user: User<'a>,
+}
+
+/// Who asks, as far as kinds record it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct User<'a> {
+    pub name: &'a str,
+    pub uid: &'a str,
+    pub groups: &'a [String],
+    pub extra: &'a [(String, Vec<String>)],
+}
+
+/// A kind's own rules. The defaults are those of a kind that has none.
+///
+/// Objects are decoded, normalised JSON of the version that is stored.
+pub trait Strategy: std::fmt::Debug + Sync {
+    /// Fills in what the client left out, on every write and on reads of what was stored before a default existed.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Sets or clears what clients may not decide on create: status, generation.
+    fn prepare_create(&self, _ctx: &WriteContext<'_>, _object: &mut Value) {}
+
+    /// The same on update of the object or of `ctx.subresource`: for the object itself status stays the old one, for `status` all else does.
+    fn prepare_update(&self, _ctx: &WriteContext<'_>, _new: &mut Value, _old: &Value) {}
+
+    /// What is wrong with a new object, metadata's common rules aside.
+    fn validate(&self, _ctx: &WriteContext<'_>, _object: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+
+    /// What is wrong with a change, metadata's common rules aside.
+    fn validate_update(&self, _ctx: &WriteContext<'_>, _new: &Value, _old: &Value) -> ErrorList {
+        ErrorList::new()
+    }
+
+    /// Texts for `Warning` headers.
+    fn warnings(&self, _ctx: &WriteContext<'_>, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What is wrong with a name of this kind, as upstream's texts; empty if nothing is. `prefix`: it is a generateName.
+    fn name_errors(&self, name: &str, prefix: NameUse) -> Vec<String>;
+
+    /// Field selectors beside metadata.name and metadata.namespace: label and value of each.
+    fn selectable(&self, _object: &Value) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The labels that [`Strategy::selectable`] gives for any object.
+    fn selectable_labels(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Columns of a table of this kind.
+    fn columns(&self) -> &'static [Column];
+
+    /// One object's cells, one for each column.
+    fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value>;
+
+    /// Whether PUT of a missing name creates it.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether PUT without a resourceVersion overwrites whatever is there.
+    fn unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Whether DELETE answers the deleted object instead of a Status.
+    fn returns_deleted(&self) -> bool {
+        false
+    }
+
+    /// How long objects live (events).
+    fn ttl(&self) -> Option<std::time::Duration> {
+        None
+    }
+
+    /// Top-level fields whose change counts a new generation; empty if the kind has no generation.
+    fn generation_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Paths that managed fields never record on this (sub)resource, as upstream's reset fields: `status` on the object.
+    fn reset_fields(&self, _subresource: &str) -> &'static [&'static [&'static str]] {
+        &[]
+    }
+}
+
+/// What a name is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameUse {
+    Name,
+    /// A generateName: the name rules apply with a trailing dash masked.
+    Prefix,
+}
