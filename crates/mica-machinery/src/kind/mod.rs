@@ -3,6 +3,8 @@
 //! Everything common to all kinds (metadata, deletion, conflicts, managed fields) is the server registry's; a
 //! [`Strategy`] holds only a kind's own rules, as upstream's `pkg/registry/*/strategy.go` and `pkg/apis/*/validation` do.
 
+pub mod column;
+
 use serde_json::Value;
 
 use crate::field::ErrorList;
@@ -40,12 +42,16 @@ pub struct Resource {
     pub strategy: &'static dyn Strategy,
 }
 
-/// The group, version and kind that another one's objects are stored as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The group, version and kind that another one's objects are stored as, and the way there and back.
+///
+/// The plural is the same. Apart from these functions everything, the [`Strategy`] too, sees objects as stored.
+#[derive(Clone, Copy, Debug)]
 pub struct Stored {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
+    pub to_stored: fn(Value) -> Value,
+    pub from_stored: fn(Value) -> Value,
 }
 
 #[derive(Debug)]
@@ -94,7 +100,8 @@ pub trait Strategy: std::fmt::Debug + Sync {
     /// Fills in what the client left out, on every write and on reads of what was stored before a default existed.
     fn default(&self, _object: &mut Value) {}
 
-    /// Sets or clears what clients may not decide on create: status, generation.
+    /// Sets or clears what clients may not decide on create, such as status. (Generation is the registry's, see
+    /// [`Strategy::generation_fields`].)
     fn prepare_create(&self, _ctx: &WriteContext<'_>, _object: &mut Value) {}
 
     /// The same on update of the object or of `ctx.subresource`: for the object itself status stays the old one, for `status` all else does.
@@ -109,6 +116,9 @@ pub trait Strategy: std::fmt::Debug + Sync {
     fn validate_update(&self, _ctx: &WriteContext<'_>, _new: &Value, _old: &Value) -> ErrorList {
         ErrorList::new()
     }
+
+    /// Last changes of a valid object, when its final name is known.
+    fn canonicalize(&self, _object: &mut Value) {}
 
     /// Texts for `Warning` headers.
     fn warnings(&self, _ctx: &WriteContext<'_>, _new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -128,11 +138,28 @@ pub trait Strategy: std::fmt::Debug + Sync {
         &[]
     }
 
-    /// Columns of a table of this kind.
-    fn columns(&self) -> &'static [Column];
+    /// What is wrong with a field selector on this label, if anything is.
+    fn selector_error(&self, label: &str) -> Option<String> {
+        let own = self.selectable_labels();
+        if own.contains(&label) || label == "metadata.name" || label == "metadata.namespace" {
+            None
+        } else if own.is_empty() {
+            let known = r#"only "metadata.name", "metadata.namespace""#;
+            Some(format!("{} is not a known field selector: {known}", crate::field::quote(label)))
+        } else {
+            Some(format!("field label not supported: {label}"))
+        }
+    }
+
+    /// Columns of a table of this kind. None at all: it is not served as a Table (406), as the review kinds.
+    fn columns(&self) -> &'static [Column] {
+        column::DEFAULT
+    }
 
     /// One object's cells, one for each column.
-    fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value>;
+    fn cells(&self, object: &Value, _now: jiff::Timestamp) -> Vec<Value> {
+        column::default_cells(object)
+    }
 
     /// Whether PUT of a missing name creates it.
     fn creates_on_update(&self) -> bool {
@@ -149,7 +176,12 @@ pub trait Strategy: std::fmt::Debug + Sync {
         false
     }
 
-    /// How long objects live (events).
+    /// Whether deletion takes part in garbage collection; if not, propagation policies do nothing (events).
+    fn collects_garbage(&self) -> bool {
+        true
+    }
+
+    /// How long objects live from their last write (events).
     fn ttl(&self) -> Option<std::time::Duration> {
         None
     }
