@@ -5,4 +5,6 @@
 pub mod facts;
 pub mod field;
 pub mod kind;
+pub mod names;
 pub mod object;
+pub mod quantity;
