@@ -1,0 +1,61 @@
+# What people and machines run. Every target works on a fresh clone; `tools` installs what is missing.
+
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+# Where recorded answers of a real kube-apiserver are, if they are here; see docs/conformance.md.
+GOLDEN ?= ../shared/golden
+# Extra arguments, such as BENCH="--quick".
+BENCH ?=
+UP ?=
+# PyPI's Go puts gofmt beside its library, not on the PATH.
+GOFMT = "$$(go env GOROOT)/bin/gofmt"
+
+.DEFAULT_GOAL := help
+.PHONY: help run test soak bench fmt fmt-check lint tools facts golden golden-update compat compat-record
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## start a server here (UP="--listen 127.0.0.1:7000")
+	cargo run --release -- up $(UP)
+
+test: tools ## set this machine up and run every check
+	@scripts/test
+
+soak: tools ## what takes hours: thousands of kills, fuzzing, very many planes
+	MICA_SOAK=1 cargo test --release --workspace -- --nocapture
+
+bench: tools ## measure the server, the floors and (KUBE_APISERVER=path) a real kube-apiserver
+	cargo build --release -p mica -p mica-bench
+	target/release/mica-bench run --mica target/release/mica \
+	  $(if $(KUBE_APISERVER),--kube-apiserver $(KUBE_APISERVER) --etcd "$$(command -v etcd)") $(BENCH)
+
+fmt: ## format all code
+	cargo fmt --all
+	$(GOFMT) -w compat facts
+
+fmt-check:
+	cargo fmt --all --check
+	@out=$$($(GOFMT) -l compat facts) && if [ -n "$$out" ]; then echo "gofmt these: $$out"; exit 1; fi
+
+lint: ## clippy and go vet, no warnings allowed
+	cargo clippy --workspace --all-targets -- -D warnings
+	cd compat && go vet ./...
+
+tools: ## install what the checks need and this machine lacks
+	@scripts/setup
+
+facts: tools ## regenerate the table of built-in kinds from upstream's Go modules
+	cd facts && go run .
+
+golden: tools ## replay recorded answers of a real kube-apiserver, if they are in GOLDEN=dir
+	python3 compat/golden/check.py --recordings $(GOLDEN)
+
+golden-update: tools ## the same, and rewrite the list of known differences
+	python3 compat/golden/check.py --recordings $(GOLDEN) --update
+
+compat: tools ## run real foreign clients against the server
+	python3 compat/run.py
+
+compat-record: tools ## record the kubectl tour again (from KUBE_APISERVER=path where it is upstream's behaviour)
+	python3 compat/run.py --record

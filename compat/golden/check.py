@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Replays recorded answers of a real kube-apiserver against root and a plane, and compares with what is known to differ.
+
+  check.py --recordings DIR [FILE...]       fails on a difference that known-differences.txt does not list
+  check.py --recordings DIR --update        rewrites that list, and the table in docs/conformance.md
+  check.py --table                          rewrites only the table, from the list
+
+FILE is a recording's name without `.json`; `protocol` and `kinds` unless named. DIR also holds `golden.py`, which replays.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import harness  # noqa: E402
+
+KNOWN = Path(__file__).with_name("known-differences.txt")
+DOCUMENT = harness.PROJECT / "docs" / "conformance.md"
+BEGIN, END = "<!-- table: written by `make golden-update` -->", "<!-- end of table -->"
+FILES = ["protocol", "kinds"]
+TARGETS = ["root", "plane"]
+UNEXPLAINED = "not looked at yet"
+HEADER = """\
+# What still differs from kube-apiserver, one line each: file | target | case | why.
+# The target is root, plane or both. `make golden` fails on a difference that is not here and tells of lines that no longer
+# occur; `make golden-update` rewrites the list and keeps the reasons.
+"""
+
+
+def read_known():
+    """(file, target, case) -> why."""
+    known = {}
+    for line in KNOWN.read_text().splitlines() if KNOWN.exists() else []:
+        if line.strip() and not line.startswith("#"):
+            file, target, case, why = [part.strip() for part in line.split(" | ", 3)]
+            for t in TARGETS if target == "both" else [target]:
+                known[file, t, case] = why
+    return known
+
+
+def lines(known):
+    """The list's lines, with root and plane joined where both have the same reason."""
+    joined = set()
+    for (file, target, case), why in known.items():
+        twin = known.get((file, "plane" if target == "root" else "root", case))
+        if twin == why:
+            if target == "root":
+                joined.add((file, "both", case, why))
+        else:
+            joined.add((file, target, case, why))
+    return sorted(joined)
+
+
+def write_known(known):
+    KNOWN.write_text(HEADER + "".join(f"{' | '.join(line)}\n" for line in lines(known)))
+
+
+def write_table(known):
+    text = DOCUMENT.read_text()
+    rows = [f"| {f} | {t} | {c.replace('|', chr(92) + '|')} | {w.replace('|', chr(92) + '|')} |" for f, t, c, w in lines(known)]
+    table = "\n".join(["| recording | where | case | why |", "|---|---|---|---|", *rows]) if rows else "Nothing is known to differ."
+    before, rest = text.split(BEGIN, 1)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END, 1)[1]}")
+
+
+def replay(recordings, file, target, kubeconfig):
+    """(failed: case -> difference, passed: set of cases) of one recording at one place."""
+    command = [sys.executable, str(recordings / "golden.py"), "replay", "--kubeconfig", str(kubeconfig), "-v"]
+    path = recordings / "recorded" / f"{file}.json"
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, env={**os.environ, "KUBECTL": harness.tool("kubectl")})
+    failed, passed = {}, set()
+    for line in done.stdout.splitlines():
+        if m := re.match(r"FAIL \S+ (.*?) (step \d+ \(.*)", line):
+            failed[m[1]] = m[2]
+        elif m := re.match(r"ok   \S+ (.*)", line):
+            passed.add(m[1])
+    names = {case["name"] for case in json.loads(path.read_text())}
+    if passed | set(failed) != names:
+        raise SystemExit(f"golden.py did not replay all of {file} at {target}:\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
+    return failed, passed - set(failed)
+
+
+def replay_all(recordings, files):
+    """(file, target, case) -> difference, and the same for what passed."""
+    failed, passed = {}, set()
+    with harness.mica() as server:
+        places = {"root": server.kubeconfig, "plane": server.create_plane("golden")}
+        jobs = [(f, t) for f in files for t in TARGETS]
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            for (f, t), (bad, good) in zip(jobs, pool.map(lambda j: replay(recordings, *j, places[j[1]]), jobs)):
+                failed.update({(f, t, case): why for case, why in bad.items()})
+                passed.update((f, t, case) for case in good)
+                print(f"  {f} at {t}: {len(good)} the same, {len(bad)} differ", flush=True)
+    return failed, passed
+
+
+def report(failed, passed, known):
+    new = sorted(key for key in failed if key not in known)
+    for key in new:
+        print(f"NEW DIFFERENCE {' | '.join(key)}\n    {failed[key]}")
+    for key in sorted(key for key in known if key in passed):
+        print(f"no longer differs, take it off the list: {' | '.join(key)}")
+    unexplained = sum(1 for key in failed if known.get(key) == UNEXPLAINED)
+    total = len(failed) + len(passed)
+    print(f"golden: {len(passed)} of {total} answers as recorded, {len(failed)} differ: {len(new)} new, {unexplained} without a reason")
+    return len(new)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recordings", type=Path)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("files", nargs="*", default=FILES)
+    a = parser.parse_args()
+    known = read_known()
+    if a.table:
+        return write_table(known)
+    if not (a.recordings and (a.recordings / "golden.py").exists()):
+        return print("golden: no recordings here, nothing replayed (set GOLDEN to their directory)")
+    failed, passed = replay_all(a.recordings.resolve(), a.files)
+    new = report(failed, passed, known)
+    if a.update:
+        kept = {key: why for key, why in known.items() if key not in passed}
+        write_known({**dict.fromkeys(failed, UNEXPLAINED), **kept})
+        write_table(read_known())
+    elif new:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
