@@ -2,9 +2,11 @@
 //!
 //! The object model is `serde_json::Value` everywhere. Nothing here does I/O or reads a clock: time is an argument.
 
+pub mod duration;
 pub mod facts;
 pub mod field;
 pub mod kind;
 pub mod names;
 pub mod object;
 pub mod quantity;
+pub mod time;
