@@ -110,6 +110,7 @@ fn what_is_no_quantity_says_why() {
             "1.2.3",
             "--1",
             "1m5",
+            "Pi",
             "1e99999999999999999999",
         ],
         expect![[r#"
@@ -124,6 +125,7 @@ fn what_is_no_quantity_says_why() {
             1.2.3: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'
             --1: unable to parse quantity's suffix
             1m5: unable to parse quantity's suffix
+            Pi: unable to parse numeric part of quantity
             1e99999999999999999999: unable to parse quantity's suffix"#]],
     );
 }
