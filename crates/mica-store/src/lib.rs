@@ -5,9 +5,11 @@
 
 pub mod hub;
 pub mod key;
+pub mod mem;
 pub mod store;
 
 pub use key::{Key, KeyRange, PlaneKeys};
+pub use mem::MemStore;
 pub use store::{
     Change, CommitError, Committed, Compare, Event, Page, RangeQuery, ReadError, Record, Revision, Signal, Store,
     StoreStatus, Txn, Usage, Watch, WatchError, Write,
