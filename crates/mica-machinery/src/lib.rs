@@ -9,4 +9,5 @@ pub mod kind;
 pub mod names;
 pub mod object;
 pub mod quantity;
+pub mod select;
 pub mod time;
