@@ -46,11 +46,15 @@ impl FieldSelector {
                 term: part.to_owned(),
             };
             let (field, operator, value) = split_term(part).ok_or_else(unknown)?;
-            terms.push(FieldTerm {
-                field: field.to_owned(),
-                operator,
-                value: unescape(value)?,
-            });
+            let value = unescape(value)?;
+            // Upstream takes a term of two empty sides for none.
+            if !(field.is_empty() && value.is_empty()) {
+                terms.push(FieldTerm {
+                    field: field.to_owned(),
+                    operator,
+                    value,
+                });
+            }
         }
         Ok(Self { terms })
     }
