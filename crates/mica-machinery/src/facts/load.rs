@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Facts, Field, Kind, ListKind, MapKind, PatchStrategy, Shape, Type, TypeId, WellKnown, Wire, WireTarget};
+use crate::codec::is_always_printed;
 
 type Ids = HashMap<&'static str, TypeId>;
 
@@ -90,6 +91,7 @@ fn parse_type(at: usize, columns: &mut dyn Iterator<Item = &'static str>) -> Typ
         protobuf: flags.contains('p'),
         fields: Vec::new(),
         wire: Vec::new(),
+        always: Vec::new(),
         by_name: Vec::new(),
     }
 }
@@ -190,6 +192,7 @@ fn parse_strategy(text: &str) -> PatchStrategy {
 fn finish(ty: &mut Type) {
     ty.wire.sort_unstable_by_key(|w| w.number);
     let mut by_name: Vec<u16> = (0..u16::try_from(ty.fields.len()).expect("a type has few fields")).collect();
+    ty.always = by_name.iter().copied().filter(|at| is_always_printed(&ty.fields[usize::from(*at)])).collect();
     by_name.sort_unstable_by_key(|at| ty.fields[usize::from(*at)].json);
     ty.by_name = by_name;
 }

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 
 pub use shape::{ListKind, MapKind, PatchStrategy, Shape, Special, TypeId};
 
-static TABLE: LazyLock<Facts> = LazyLock::new(|| load::parse(include_str!("kubernetes.tsv")));
+static TABLE: LazyLock<Facts> = LazyLock::new(|| load::parse(concat!(include_str!("kubernetes.tsv"), include_str!("mica.tsv"))));
 
 /// The one table of built-in kinds, loaded on first use.
 pub fn facts() -> &'static Facts {
@@ -78,6 +78,8 @@ pub struct Type {
     pub fields: Vec<Field>,
     /// Fields as protobuf sees them, by ascending number.
     pub wire: Vec<Wire>,
+    /// Indices into `fields` of those that Go prints even when unset.
+    pub(crate) always: Vec<u16>,
     /// Indices into `fields`, sorted by JSON name.
     pub(crate) by_name: Vec<u16>,
 }

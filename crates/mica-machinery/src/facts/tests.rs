@@ -89,6 +89,13 @@ fn atomic_structs_defaults_and_lists_are_marked() {
 }
 
 #[test]
+fn no_type_has_more_fields_than_the_decoder_can_mark() {
+    for ty in facts().types() {
+        assert!(ty.fields.len() <= 128, "{}", ty.openapi);
+    }
+}
+
+#[test]
 fn the_table_loads_quickly() {
     let quickest = (0..5)
         .map(|_| {

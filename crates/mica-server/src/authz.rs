@@ -1,0 +1,120 @@
+//! Who may do what. Makes the [`Grant`] without which nothing reaches the registry.
+//!
+//! Until per-plane policies exist, one identity is let in: the platform's administrators (group `system:masters` of the
+//! platform's realm). Everybody else is refused.
+
+use std::sync::Arc;
+
+use crate::error::ApiError;
+use crate::plane::Plane;
+use crate::request::Verb;
+use crate::scheme::Served;
+
+/// Who asks, proven by authentication.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+pub const ANONYMOUS: &str = "system:anonymous";
+const MASTERS: &str = "system:masters";
+
+impl User {
+    pub fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec!["system:unauthenticated".to_owned()], ..Self::default() }
+    }
+
+    /// The server itself, for the loops that run inside it.
+    pub fn system() -> Self {
+        Self { name: "system:apiserver".to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS
+    }
+
+    fn is_administrator(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
+    }
+}
+
+/// What a request is about: a resource of a plane, and perhaps one object and one of its subresources.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub plane: Arc<Plane>,
+    pub served: Arc<Served>,
+    /// The namespace asked for; `None` for cluster-scoped resources and for all namespaces.
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    /// Empty for the object itself.
+    pub subresource: String,
+}
+
+impl Target {
+    pub fn object(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// Permission to do one thing to one target. Only this module makes one.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub target: Target,
+    pub verb: Verb,
+    pub user: Arc<User>,
+    _made_by_authorization: (),
+}
+
+impl Grant {
+    /// The same permission for another object of the same collection: what deletecollection does to each.
+    #[must_use]
+    pub fn for_object(&self, namespace: Option<&str>, name: &str) -> Self {
+        let mut grant = self.clone();
+        grant.target.namespace = namespace.map(ToOwned::to_owned);
+        grant.target.name = Some(name.to_owned());
+        grant
+    }
+}
+
+/// Decides about a request for a resource.
+pub fn authorize(user: &Arc<User>, verb: Verb, target: Target) -> Result<Grant, ApiError> {
+    if user.is_administrator() {
+        return Ok(Grant { target, verb, user: user.clone(), _made_by_authorization: () });
+    }
+    let (resource, name) = (&target.served.name, target.object());
+    let place = match &target.namespace {
+        Some(namespace) => format!(" in the namespace \"{namespace}\""),
+        None => " at the cluster scope".to_owned(),
+    };
+    let shown = if target.subresource.is_empty() {
+        resource.resource().to_owned()
+    } else {
+        format!("{}/{}", resource.resource(), target.subresource)
+    };
+    let why = format!(
+        "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\"{place}",
+        user.name,
+        verb.as_str(),
+        resource.group()
+    );
+    Err(ApiError::forbidden(resource, name, &why))
+}
+
+/// Decides about a request for a path that is no resource. Health and version are for everybody, as upstream's
+/// `system:public-info-viewer` has it.
+pub fn authorize_path(user: &User, method: &str, segments: &[String], path: &str) -> Result<(), ApiError> {
+    let public = matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz" | "version"));
+    if user.is_administrator() || (public && method == "GET") {
+        return Ok(());
+    }
+    let verb = method.to_ascii_lowercase();
+    Err(ApiError::forbidden_path(&format!("User \"{}\" cannot {verb} path \"{path}\"", user.name)))
+}
+
+/// Permission that the server gives its own loops.
+pub(crate) fn system(verb: Verb, target: Target) -> Grant {
+    Grant { target, verb, user: Arc::new(User::system()), _made_by_authorization: () }
+}

@@ -1,0 +1,140 @@
+//! The base layer: what every plane is born with, held once.
+//!
+//! A layer is immutable and named by the hash of its content. A plane names a layer and overlays its own keys: reads fall
+//! through to the layer, a write copies, a delete leaves a mark. What differs between planes (uid, creationTimestamp,
+//! resourceVersion) is put into the template when it is read, so a fresh plane needs nothing written into it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use mica_api::GroupResource;
+use mica_machinery::{codec, object};
+use mica_store::{Record, Revision};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::scheme::Scheme;
+use crate::stored::{self, Content, Stored};
+
+/// Stands for a uid in templates; as long as one.
+const UID: &str = "00000000-0000-0000-0000-000000000000";
+/// Stands for a time in templates; as long as one.
+const TIME: &str = "0001-02-03T04:05:06Z";
+
+/// One layer.
+#[derive(Debug, Default)]
+pub struct BaseLayer {
+    pub id: String,
+    /// By storage resource, then by the rest of the key, in key order.
+    templates: HashMap<GroupResource, BTreeMap<String, Template>>,
+}
+
+#[derive(Debug)]
+struct Template {
+    value: bytes::Bytes,
+    /// Where in the value uids and times stand.
+    uid_at: usize,
+    time_at: usize,
+}
+
+/// What makes a plane's copy of the layer its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// Uids are a function of this and the object's place. A fork keeps its origin's, so that uids stay.
+    pub seed: String,
+    pub created: jiff::Timestamp,
+    /// The revision that base objects have.
+    pub revision: Revision,
+}
+
+impl BaseLayer {
+    /// Makes a layer of objects. Panics on one that the scheme does not serve: the list is ours.
+    pub fn new(scheme: &Scheme, objects: &[Value]) -> Self {
+        let id = Self::id_of(objects);
+        let mut templates: HashMap<GroupResource, BTreeMap<String, Template>> = HashMap::new();
+        for value in objects {
+            let api_version = object::string(value, &["apiVersion"]);
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let kind = object::string(value, &["kind"]);
+            let Some(served) = scheme.by_kind(group, version, kind) else { continue };
+            let rest = match object::namespace(value) {
+                "" => object::name(value).to_owned(),
+                namespace => format!("{namespace}/{}", object::name(value)),
+            };
+            let mut value = value.clone();
+            object::set(&mut value, &["metadata", "uid"], UID);
+            object::set(&mut value, &["metadata", "creationTimestamp"], TIME);
+            for field in ["kind", "apiVersion"] {
+                object::remove(&mut value, &[field]);
+            }
+            served.strategy().default(&mut value);
+            let mut json = Vec::new();
+            codec::encode(served.ty, &value, &mut json);
+            let value = stored::pack(&json, UID, served.normaliser);
+            let place = |text: &str| {
+                memchr::memmem::find(&value, text.as_bytes()).expect("the template holds what was just put in")
+            };
+            let (uid_at, time_at) = (place(UID), place(TIME));
+            templates.entry(served.storage.clone()).or_default().insert(rest, Template { value, uid_at, time_at });
+        }
+        Self { id, templates }
+    }
+
+    /// The name of the layer that these objects make.
+    pub fn id_of(objects: &[Value]) -> String {
+        let mut hash = Sha256::new();
+        for object in objects {
+            hash.update(object.to_string());
+            hash.update([0]);
+        }
+        hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The object at a place, as the plane of `birth` has it.
+    pub fn get(&self, resource: &GroupResource, rest: &str, birth: &Birth) -> Option<Stored> {
+        let template = self.templates.get(resource)?.get(rest)?;
+        Some(template.materialise(resource, rest, birth))
+    }
+
+    pub fn contains(&self, resource: &GroupResource, rest: &str) -> bool {
+        self.templates.get(resource).is_some_and(|templates| templates.contains_key(rest))
+    }
+
+    /// The rests of the keys of a resource that come after `after` and begin with `prefix`, in key order.
+    pub fn rests<'a>(
+        &'a self,
+        resource: &GroupResource,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> Box<dyn Iterator<Item = &'a str> + Send + 'a> {
+        let Some(templates) = self.templates.get(resource) else { return Box::new(std::iter::empty()) };
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let range = templates.range::<str, _>((start, Bound::Unbounded)).map(|(rest, _)| rest.as_str());
+        Box::new(range.take_while(move |rest| rest.starts_with(prefix)))
+    }
+}
+
+impl Template {
+    fn materialise(&self, resource: &GroupResource, rest: &str, birth: &Birth) -> Stored {
+        let mut value = bytes::BytesMut::from(&self.value[..]);
+        let uid = uid(&birth.seed, resource, rest);
+        value[self.uid_at..self.uid_at + UID.len()].copy_from_slice(uid.as_bytes());
+        let time = birth.created.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        value[self.time_at..self.time_at + TIME.len()].copy_from_slice(time.as_bytes());
+        let record = Record { value: value.freeze(), revision: birth.revision };
+        Content::read(&record)
+            .ok()
+            .and_then(Content::object)
+            .expect("a template is a well-formed stored object")
+    }
+}
+
+/// The uid of a base object in the plane with this seed.
+fn uid(seed: &str, resource: &GroupResource, rest: &str) -> String {
+    let hash = Sha256::digest(format!("{seed}\0{}\0{rest}", resource.as_key()));
+    let bytes: [u8; 16] = hash[..16].try_into().expect("a digest has 32 bytes");
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+}

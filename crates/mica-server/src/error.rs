@@ -1,0 +1,373 @@
+//! `ApiError`: the only maker of a `Status`.
+//!
+//! The outside text (what clients match on, upstream's words) and the inside cause (logged, never sent) are separate.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use mica_api::GroupResource;
+use mica_machinery::field::{self, quote};
+use mica_store::{CommitError, ReadError};
+use serde_json::{Map, Value, json};
+
+/// Upstream's sentence for a lost optimistic-locking race; clients match on it.
+pub const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+#[derive(Debug)]
+pub struct ApiError {
+    body: Body,
+    cause: Option<mica_store::store::BoxError>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Status(Box<Status>),
+    /// Upstream answers some unknown paths with Go's plain text.
+    Plain(StatusCode, &'static str),
+}
+
+#[derive(Debug)]
+struct Status {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Map<String, Value>>,
+    /// `metadata.continue`, for expired list tokens.
+    continue_token: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self::from_status(Status {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+            retry_after: None,
+        })
+    }
+
+    fn from_status(status: Status) -> Self {
+        Self { body: Body::Status(Box::new(status)), cause: None }
+    }
+
+    fn about(
+        code: StatusCode,
+        reason: &'static str,
+        message: String,
+        group: &str,
+        kind: &str,
+        name: &str,
+    ) -> Self {
+        let mut details = Map::new();
+        for (field, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details.insert(field.to_owned(), value.into());
+            }
+        }
+        Self::new(code, reason, message).with_details(details)
+    }
+
+    #[must_use]
+    fn with_details(mut self, details: Map<String, Value>) -> Self {
+        if let Body::Status(status) = &mut self.body {
+            status.details = Some(details);
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u64) -> Self {
+        if let Body::Status(status) = &mut self.body {
+            status.retry_after = Some(Duration::from_secs(seconds));
+            status.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn with_continue(mut self, token: String) -> Self {
+        if let Body::Status(status) = &mut self.body {
+            status.continue_token = Some(token);
+        }
+        self
+    }
+
+    /// Attaches what happened inside: for the log only.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<mica_store::store::BoxError>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync)> {
+        self.cause.as_deref()
+    }
+
+    /// Go's answer to a path no handler knows.
+    pub fn page_not_found() -> Self {
+        Self { body: Body::Plain(StatusCode::NOT_FOUND, "404 page not found\n"), cause: None }
+    }
+
+    /// The answer where the group is known but the version, resource or subresource is not.
+    pub fn no_such_resource() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            .with_details(Map::new())
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Map::new())
+    }
+
+    /// A verb that the resource does not support, named.
+    pub fn verb_not_supported(resource: &GroupResource, verb: &str) -> Self {
+        Self::about(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            format!("{verb} is not supported on resources of kind {}", quote(&resource.to_string())),
+            resource.group(),
+            resource.resource(),
+            "",
+        )
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 about a resource: `configmaps "a" is forbidden: why`.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Self {
+        let message = if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} {} is forbidden: {why}", quote(name))
+        };
+        Self::about(StatusCode::FORBIDDEN, "Forbidden", message, resource.group(), resource.resource(), name)
+    }
+
+    /// 403 about a path that is no resource.
+    pub fn forbidden_path(why: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())
+    }
+
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("{resource} {} not found", quote(name));
+        Self::about(StatusCode::NOT_FOUND, "NotFound", message, resource.group(), resource.resource(), name)
+    }
+
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("{resource} {} already exists", quote(name));
+        Self::about(StatusCode::CONFLICT, "AlreadyExists", message, resource.group(), resource.resource(), name)
+    }
+
+    pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
+        Self::about(StatusCode::CONFLICT, "Conflict", message, resource.group(), resource.resource(), name)
+    }
+
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
+        let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let texts = field::aggregate(errors);
+        let message = if texts.is_empty() {
+            format!("{what} {} is invalid", quote(name))
+        } else {
+            format!("{what} {} is invalid: {texts}", quote(name))
+        };
+        let mut error = Self::about(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, group, kind, name);
+        if let Body::Status(status) = &mut error.body
+            && !errors.is_empty()
+        {
+            let causes: Vec<Value> = errors
+                .iter()
+                .map(|e| json!({"reason": e.reason.cause(), "message": e.body(), "field": e.field}))
+                .collect();
+            status.details.get_or_insert_default().insert("causes".to_owned(), causes.into());
+        }
+        error
+    }
+
+    /// Bad list or watch options.
+    pub fn invalid_options(kind: &str, errors: &[field::Error]) -> Self {
+        Self::invalid("meta.k8s.io", kind, "", errors)
+    }
+
+    pub fn gone(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// 500 without a reason, as upstream answers errors that are no Status: the text is the whole message.
+    pub fn internal_text(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 500 `Internal error occurred: …`.
+    pub fn internal(what: &str) -> Self {
+        let mut details = Map::new();
+        details.insert("causes".to_owned(), json!([{"message": what}]));
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {what}"),
+        )
+        .with_details(details)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    pub fn too_many_requests(message: impl Into<String>, seconds: u64) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).with_retry_after(seconds)
+    }
+
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    }
+
+    /// A revision asked for that the store has not reached.
+    pub fn revision_too_large(asked: u64, current: u64) -> Self {
+        let mut details = Map::new();
+        details.insert(
+            "causes".to_owned(),
+            json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
+        );
+        Self::timeout(format!("Timeout: Too large resource version: {asked}, current: {current}"))
+            .with_details(details)
+            .with_retry_after(1)
+    }
+
+    pub fn code(&self) -> StatusCode {
+        match &self.body {
+            Body::Status(status) => status.code,
+            Body::Plain(code, _) => *code,
+        }
+    }
+
+    pub fn retry_after(&self) -> Option<Duration> {
+        match &self.body {
+            Body::Status(status) => status.retry_after,
+            Body::Plain(..) => None,
+        }
+    }
+
+    /// The plain text this is answered with, if it is no Status.
+    pub fn plain(&self) -> Option<&'static str> {
+        match &self.body {
+            Body::Status(_) => None,
+            Body::Plain(_, text) => Some(text),
+        }
+    }
+
+    /// The message a client would see.
+    pub fn message(&self) -> &str {
+        match &self.body {
+            Body::Status(status) => &status.message,
+            Body::Plain(_, text) => text,
+        }
+    }
+
+    /// The Status as an object of kind `Status`.
+    pub fn to_status(&self) -> Value {
+        let Body::Status(status) = &self.body else {
+            return json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": self.message(), "code": self.code().as_u16()});
+        };
+        let mut metadata = Map::new();
+        if let Some(token) = &status.continue_token {
+            metadata.insert("continue".to_owned(), token.as_str().into());
+        }
+        let mut out = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
+            "message": status.message, "code": status.code.as_u16()});
+        if !status.reason.is_empty() {
+            out["reason"] = status.reason.into();
+        }
+        if let Some(details) = &status.details {
+            out["details"] = Value::Object(details.clone());
+        }
+        out
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Expired { .. } => {
+                Self::gone("The resourceVersion for the provided list is too old.").because(error)
+            }
+            ReadError::Future { current } => Self::revision_too_large(0, current.0),
+            ReadError::Corrupt(_) => Self::internal("stored data is damaged").because(error),
+            ReadError::Unavailable(_) => {
+                Self::unavailable("the store did not answer: try again shortly").with_retry_after(1).because(error)
+            }
+        }
+    }
+}
+
+impl From<CommitError> for ApiError {
+    /// For commits whose conflicts are handled before: a conflict here is a lost race that should be tried again.
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Conflict { .. } => {
+                Self::unavailable("the write lost a race: try again").with_retry_after(1).because(error)
+            }
+            CommitError::NoSpace => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InsufficientStorage",
+                "the store has no space left: delete objects or free disk space",
+            )
+            .because(error),
+            CommitError::TooLarge(_) => Self::too_large("etcdserver: request is too large").because(error),
+            CommitError::Corrupt(_) => Self::internal("stored data is damaged").because(error),
+            CommitError::Unavailable(_) => {
+                Self::unavailable("the store did not accept the write: try again shortly").with_retry_after(1).because(error)
+            }
+            CommitError::Unknown(_) => {
+                Self::timeout("the store did not say whether the write happened: read before trying again").because(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_upstreams_shape() {
+        let maps = GroupResource::new("", "configmaps");
+        assert_eq!(
+            ApiError::not_found(&maps, "a").to_status(),
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+                "reason": "NotFound", "message": "configmaps \"a\" not found",
+                "details": {"name": "a", "kind": "configmaps"}})
+        );
+        let path = field::Path::new("metadata").child("name");
+        let error = ApiError::invalid("", "ConfigMap", "a", &[field::Error::required(&path, "")]);
+        assert_eq!(error.message(), "ConfigMap \"a\" is invalid: metadata.name: Required value");
+        assert_eq!(error.to_status()["details"]["causes"][0]["reason"], "FieldValueRequired");
+    }
+}

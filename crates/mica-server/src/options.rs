@@ -1,0 +1,391 @@
+//! The options of requests: read from queries and bodies, checked with upstream's words.
+
+use http::StatusCode;
+use mica_machinery::field::{Error, ErrorList, Path};
+use mica_machinery::object;
+use mica_store::Revision;
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::request::Query;
+
+/// How a list's resourceVersion is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Match {
+    Exact,
+    NotOlderThan,
+    Unset,
+}
+
+/// Options of list, watch and deletecollection.
+#[derive(Clone, Debug)]
+pub struct ListOptions {
+    pub label_selector: String,
+    pub field_selector: String,
+    /// As sent: it is parsed only where it is used, because list and watch answer a bad one differently.
+    pub resource_version: String,
+    pub version_match: Match,
+    pub limit: u64,
+    pub continue_token: String,
+    pub timeout_seconds: Option<u64>,
+    pub allow_bookmarks: bool,
+    pub send_initial_events: Option<bool>,
+}
+
+/// Whether options are for a list or a watch: the rules differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListUse {
+    List,
+    Watch,
+}
+
+impl ListOptions {
+    pub fn read(query: &Query, use_: ListUse) -> Result<Self, ApiError> {
+        let mut version_match = query.text("resourceVersionMatch").to_owned();
+        let mut send_initial_events = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
+        let options = Self {
+            label_selector: query.text("labelSelector").to_owned(),
+            field_selector: query.text("fieldSelector").to_owned(),
+            resource_version: query.text("resourceVersion").to_owned(),
+            version_match: Match::Unset,
+            limit: u64::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0),
+            continue_token: query.text("continue").to_owned(),
+            timeout_seconds: query.int("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()),
+            allow_bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: None,
+        };
+        // A watch from "" or "0" has always begun with the present state: upstream spells that out before it checks.
+        let from_now = matches!(options.resource_version.as_str(), "" | "0");
+        if use_ == ListUse::Watch && send_initial_events.is_none() && version_match.is_empty() && from_now {
+            send_initial_events = Some(true);
+            "NotOlderThan".clone_into(&mut version_match);
+        }
+        let errors = match use_ {
+            ListUse::List => options.list_errors(&version_match, send_initial_events),
+            ListUse::Watch => options.watch_errors(&version_match, send_initial_events),
+        };
+        if !errors.is_empty() {
+            return Err(ApiError::invalid_options("ListOptions", &errors));
+        }
+        let version_match = match version_match.as_str() {
+            "Exact" => Match::Exact,
+            "NotOlderThan" => Match::NotOlderThan,
+            _ => Match::Unset,
+        };
+        Ok(Self { version_match, send_initial_events, ..options })
+    }
+
+    fn list_errors(&self, version_match: &str, send_initial_events: Option<bool>) -> ErrorList {
+        let path = Path::new("resourceVersionMatch");
+        let mut errors = ErrorList::new();
+        if !version_match.is_empty() {
+            if self.resource_version.is_empty() {
+                errors.push(Error::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            if !self.continue_token.is_empty() {
+                errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if !matches!(version_match, "Exact" | "NotOlderThan") {
+                errors.push(Error::not_supported(&path, version_match, &["Exact", "NotOlderThan", ""]));
+            }
+            if version_match == "Exact" && self.resource_version == "0" {
+                errors.push(Error::forbidden(
+                    &path,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+        }
+        if send_initial_events.is_some() {
+            errors
+                .push(Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
+
+    fn watch_errors(&self, version_match: &str, send_initial_events: Option<bool>) -> ErrorList {
+        let path = Path::new("resourceVersionMatch");
+        let mut errors = ErrorList::new();
+        if send_initial_events.is_some() && version_match != "NotOlderThan" {
+            errors.push(Error::forbidden(
+                &path,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+        }
+        if !version_match.is_empty() {
+            if send_initial_events.is_none() {
+                errors.push(Error::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
+            }
+            if version_match != "NotOlderThan" {
+                errors.push(Error::not_supported(&path, version_match, &["NotOlderThan"]));
+            }
+            if !self.continue_token.is_empty() {
+                errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
+        errors
+    }
+}
+
+/// Reads a resourceVersion. `None` for "" and "0", which mean "whatever there is".
+pub fn parse_version(text: &str) -> Result<Option<Revision>, VersionError> {
+    match text {
+        "" | "0" => Ok(None),
+        _ => match parse_uint(text) {
+            Ok(0) => Ok(None),
+            Ok(revision) => Ok(Some(Revision(revision))),
+            Err(detail) => Err(VersionError { text: text.to_owned(), detail }),
+        },
+    }
+}
+
+/// A number as Go's `strconv.ParseUint` reads it, with its words for what is none.
+fn parse_uint(text: &str) -> Result<u64, String> {
+    let quoted = mica_machinery::field::quote(text);
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"));
+    }
+    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {quoted}: value out of range"))
+}
+
+/// A resourceVersion that is no number. What is answered depends on the verb.
+#[derive(Debug)]
+pub struct VersionError {
+    text: String,
+    detail: String,
+}
+
+impl VersionError {
+    fn text(&self) -> String {
+        Error::invalid(&Path::new("resourceVersion"), self.text.as_str(), self.detail.as_str()).to_string()
+    }
+
+    /// As get and watch answer.
+    pub fn for_get(&self) -> ApiError {
+        ApiError::internal_text(self.text())
+    }
+
+    /// As list answers.
+    pub fn for_list(&self) -> ApiError {
+        ApiError::bad_request(format!("invalid resource version: {}", self.text()))
+    }
+
+    /// As update answers.
+    pub fn for_update(&self) -> ApiError {
+        ApiError::internal_text(&self.detail)
+    }
+}
+
+/// Whether a write is only tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DryRun {
+    No,
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// Options of create, update and patch.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    pub dry_run: DryRun,
+    /// Empty if the client named none.
+    pub field_manager: String,
+    pub field_validation: FieldValidation,
+}
+
+/// Which options these are: upstream names the kind in errors, and patches have one rule more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteUse {
+    Create,
+    Update,
+    Patch,
+    Apply,
+}
+
+impl WriteOptions {
+    pub fn read(query: &Query, use_: WriteUse) -> Result<Self, ApiError> {
+        let mut errors = ErrorList::new();
+        let manager = query.text("fieldManager");
+        match use_ {
+            WriteUse::Apply if manager.is_empty() => {
+                errors.push(Error::required(&Path::new("fieldManager"), "is required for apply patch"));
+            }
+            WriteUse::Patch if query.get("force").is_some() => {
+                errors.push(Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+            }
+            _ => {}
+        }
+        errors.extend(manager_errors(manager));
+        let dry_run = query.all("dryRun").collect::<Vec<_>>();
+        errors.extend(dry_run_errors(&dry_run));
+        let validation = query.text("fieldValidation");
+        let field_validation = match validation {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            _ => {
+                let path = Path::new("fieldValidation");
+                errors.push(Error::not_supported(&path, validation, &["", "Ignore", "Strict", "Warn"]));
+                FieldValidation::Warn
+            }
+        };
+        if !errors.is_empty() {
+            let kind = match use_ {
+                WriteUse::Create => "CreateOptions",
+                WriteUse::Update => "UpdateOptions",
+                WriteUse::Patch | WriteUse::Apply => "PatchOptions",
+            };
+            return Err(ApiError::invalid_options(kind, &errors));
+        }
+        let dry_run = if dry_run.is_empty() { DryRun::No } else { DryRun::All };
+        Ok(Self { dry_run, field_manager: manager.to_owned(), field_validation })
+    }
+}
+
+/// The longest field manager name.
+const MANAGER_BYTES: usize = 128;
+
+fn manager_errors(manager: &str) -> ErrorList {
+    let path = Path::new("fieldManager");
+    let mut errors = ErrorList::new();
+    if manager.len() > MANAGER_BYTES {
+        errors.push(Error::too_long(&path, MANAGER_BYTES));
+    }
+    for (position, c) in manager.char_indices() {
+        if c.is_control() || (c.is_whitespace() && c != ' ') {
+            let shown = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+            errors.push(Error::invalid(&path, manager, shown));
+        }
+    }
+    errors
+}
+
+fn dry_run_errors(values: &[&str]) -> ErrorList {
+    if values.iter().all(|value| *value == "All") {
+        return ErrorList::new();
+    }
+    let values: Vec<Value> = values.iter().map(|value| Value::from(*value)).collect();
+    vec![Error::not_supported(&Path::new("dryRun"), values, &["All"])]
+}
+
+/// Options of delete, from the body or, without one, from the query.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    pub dry_run: bool,
+    pub grace_period_seconds: Option<i64>,
+    pub propagation_policy: Option<String>,
+    pub orphan_dependents: Option<bool>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    pub fn from_query(query: &Query) -> Result<Self, ApiError> {
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        let options = Self {
+            dry_run: !dry_run.is_empty(),
+            grace_period_seconds: query.int("gracePeriodSeconds")?,
+            propagation_policy: query.get("propagationPolicy").map(ToOwned::to_owned),
+            orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
+            ..Self::default()
+        };
+        options.checked(&dry_run)
+    }
+
+    /// From a decoded body of kind DeleteOptions.
+    pub fn from_body(body: &Value) -> Result<Self, ApiError> {
+        let dry_run: Vec<&str> = object::list(body, &["dryRun"]).iter().filter_map(Value::as_str).collect();
+        let text = |path: &[&str]| object::get(body, path).and_then(Value::as_str).map(ToOwned::to_owned);
+        let options = Self {
+            dry_run: !dry_run.is_empty(),
+            grace_period_seconds: object::int(body, &["gracePeriodSeconds"]),
+            propagation_policy: text(&["propagationPolicy"]),
+            orphan_dependents: object::get(body, &["orphanDependents"]).and_then(Value::as_bool),
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+        };
+        options.checked(&dry_run)
+    }
+
+    fn checked(self, dry_run: &[&str]) -> Result<Self, ApiError> {
+        let path = Path::new("propagationPolicy");
+        let mut errors = ErrorList::new();
+        if let Some(policy) = &self.propagation_policy {
+            if self.orphan_dependents.is_some() {
+                errors.push(Error::invalid(
+                    &path,
+                    policy.as_str(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                ));
+            }
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                errors.push(Error::not_supported(&path, policy.as_str(), &supported));
+            }
+        }
+        errors.extend(dry_run_errors(dry_run));
+        if errors.is_empty() { Ok(self) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
+    }
+}
+
+/// The request's own limit on its duration: upstream's `timeout` parameter.
+pub fn request_timeout(query: &Query) -> Result<Option<std::time::Duration>, ApiError> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let bad = || ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", "invalid timeout specified in the request URL");
+    let span: jiff::SignedDuration = text.parse().map_err(|_| bad())?;
+    std::time::Duration::try_from(span).map(Some).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(query: &str, use_: ListUse) -> String {
+        match ListOptions::read(&Query::parse(Some(query)), use_) {
+            Ok(options) => format!("{:?} {:?}", options.version_match, options.send_initial_events),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_watch_from_nowhere_begins_with_the_state() {
+        assert_eq!(list("", ListUse::Watch), "NotOlderThan Some(true)");
+        assert_eq!(list("resourceVersion=0", ListUse::Watch), "NotOlderThan Some(true)");
+        assert_eq!(list("resourceVersion=5", ListUse::Watch), "Unset None");
+        assert!(list("sendInitialEvents=true", ListUse::Watch).contains("requires setting resourceVersionMatch"));
+        assert!(list("sendInitialEvents=true", ListUse::List).contains("forbidden for list"));
+    }
+
+    #[test]
+    fn versions_are_numbers() {
+        assert_eq!(parse_version("0").unwrap(), None);
+        assert_eq!(parse_version("12").unwrap(), Some(Revision(12)));
+        assert_eq!(
+            parse_version("abc").unwrap_err().for_list().message(),
+            "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax"
+        );
+        assert!(parse_version("-1").is_err() && parse_version("99999999999999999999").is_err());
+    }
+
+    #[test]
+    fn write_options_name_their_kind() {
+        let read = |query: &str, use_| WriteOptions::read(&Query::parse(Some(query)), use_);
+        assert_eq!(
+            read("dryRun=Some", WriteUse::Update).unwrap_err().message(),
+            "UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""
+        );
+        assert!(read("force=true", WriteUse::Patch).is_err());
+        assert_eq!(read("dryRun=All", WriteUse::Create).unwrap().dry_run, DryRun::All);
+    }
+}

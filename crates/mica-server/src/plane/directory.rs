@@ -1,0 +1,394 @@
+//! The directory: which planes exist, where requests for them go, and the records that fence their writes.
+//!
+//! For each plane root holds its `Plane` object and, in internal resources, a state record (what every write compares), a
+//! birth record (its base layer and seed, written once) and one record for each further address. All change in one
+//! transaction with the object. A bounded cache holds planes in use; nothing else is kept for any plane.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use mica_api::{GroupResource, PlaneId};
+use mica_machinery::object;
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
+use quick_cache::sync::Cache;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::kind::{GROUP, PLURAL};
+use super::side::{Side, SideWrites};
+use super::{Plane, State};
+use crate::base::{BaseLayer, Birth};
+use crate::error::ApiError;
+use crate::scheme::{Scheme, Served};
+use crate::stored::Content;
+
+/// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
+const CACHED_PLANES: usize = 10_000;
+
+/// Group of the records that no API serves.
+const INTERNAL: &str = "mica.internal";
+
+#[derive(Serialize, Deserialize)]
+struct StateRecord {
+    name: String,
+    state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BirthRecord {
+    name: String,
+    base: String,
+    seed: String,
+    created: jiff::Timestamp,
+}
+
+pub struct Directory {
+    store: Arc<dyn Store>,
+    root: ArcSwap<Plane>,
+    plane_scheme: Arc<Scheme>,
+    /// The layer that new planes are born from.
+    layer: Arc<BaseLayer>,
+    /// Older layers that planes still name, by id.
+    layers: papaya::HashMap<String, Arc<BaseLayer>>,
+    cache: Cache<String, Arc<Plane>>,
+    names: Cache<PlaneId, Arc<str>>,
+}
+
+/// Where root keeps a kind of internal record.
+fn internal(resource: &str, name: &str) -> Key {
+    PlaneKeys::new(PlaneId::ROOT).object(&GroupResource::new(INTERNAL, resource), None, name)
+}
+
+fn state_key(id: PlaneId) -> Key {
+    internal("planestates", id.as_str())
+}
+
+fn birth_key(id: PlaneId) -> Key {
+    internal("planebirths", id.as_str())
+}
+
+fn address_key(r#type: &str, value: &str) -> Key {
+    internal("planeaddresses", &format!("{}:{value}", r#type.to_ascii_lowercase()))
+}
+
+/// The key of a Plane object.
+pub fn plane_key(name: &str) -> Key {
+    PlaneKeys::new(PlaneId::ROOT).object(&GroupResource::new(GROUP, PLURAL), None, name)
+}
+
+fn json_bytes(value: &impl Serialize) -> bytes::Bytes {
+    serde_json::to_vec(value).expect("a record is plain JSON").into()
+}
+
+fn read_record<T: serde::de::DeserializeOwned>(record: &Record) -> Result<T, ApiError> {
+    serde_json::from_slice(&record.value)
+        .map_err(|error| ApiError::internal("a plane's record is damaged").because(error))
+}
+
+impl Directory {
+    /// Opens the directory of a store, making root's records on first start.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        root_scheme: Arc<Scheme>,
+        plane_scheme: Arc<Scheme>,
+        base_objects: &[Value],
+    ) -> Result<Arc<Self>, ApiError> {
+        let layer = Arc::new(BaseLayer::new(&root_scheme, base_objects));
+        let layer_key = internal("baselayers", &layer.id);
+        if store.get(&layer_key).await?.is_none() {
+            let value = json_bytes(&base_objects);
+            store.commit(put_absent([(layer_key.clone(), value)])).await.or_else(already_there)?;
+        }
+        let (birth_at, state_at) = (birth_key(PlaneId::ROOT), state_key(PlaneId::ROOT));
+        if store.get(&birth_at).await?.is_none() {
+            let birth = BirthRecord {
+                name: String::new(),
+                base: layer.id.clone(),
+                seed: uuid::Uuid::new_v4().to_string(),
+                created: jiff::Timestamp::now(),
+            };
+            let state = StateRecord { name: String::new(), state: State::Active };
+            let records = [(birth_at.clone(), json_bytes(&birth)), (state_at.clone(), json_bytes(&state))];
+            store.commit(put_absent(records)).await.or_else(already_there)?;
+        }
+        let layers = papaya::HashMap::new();
+        layers.pin().insert(layer.id.clone(), layer.clone());
+        let mut directory = Self {
+            store,
+            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layer)),
+            plane_scheme,
+            layer,
+            layers,
+            cache: Cache::new(CACHED_PLANES),
+            names: Cache::new(CACHED_PLANES),
+        };
+        let root = directory.load(PlaneId::ROOT, root_scheme).await?;
+        let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
+        directory.root = ArcSwap::from_pointee(root);
+        Ok(Arc::new(directory))
+    }
+
+    pub fn root(&self) -> Arc<Plane> {
+        self.root.load_full()
+    }
+
+    /// The scheme that all planes but root share.
+    pub fn plane_scheme(&self) -> &Arc<Scheme> {
+        &self.plane_scheme
+    }
+
+    /// The plane of this name. One that is not cached is confirmed by a linearizable read before it is 404.
+    pub async fn by_name(&self, name: &str) -> Result<Arc<Plane>, ApiError> {
+        if let Some(plane) = self.cache.get(name) {
+            return Ok(plane);
+        }
+        let missing = || ApiError::not_found(&GroupResource::new(GROUP, PLURAL), name);
+        if mica_api::PlaneName::parse(name).is_err() {
+            return Err(missing());
+        }
+        let record = self.store.get(&plane_key(name)).await?.ok_or_else(missing)?;
+        let id = plane_id(&record)?.ok_or_else(missing)?;
+        let plane = Arc::new(self.load(id, self.plane_scheme.clone()).await?.ok_or_else(missing)?);
+        self.cache.insert(name.to_owned(), plane.clone());
+        Ok(plane)
+    }
+
+    /// The plane that claims an address (`Project` or `Host`).
+    pub async fn by_address(&self, r#type: &str, value: &str) -> Result<Option<Arc<Plane>>, ApiError> {
+        let usable = !value.is_empty() && value.len() <= 253 && !value.contains('/');
+        let record = if usable { self.store.get(&address_key(r#type, value)).await? } else { None };
+        match record {
+            Some(record) => self.by_name(&read_record::<String>(&record)?).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The name of the plane with this id, for answers that span planes. `None` once it is dropped.
+    pub async fn name_of(&self, id: PlaneId) -> Result<Option<Arc<str>>, ApiError> {
+        if let Some(name) = self.names.get(&id) {
+            return Ok(Some(name));
+        }
+        let Some(record) = self.store.get(&birth_key(id)).await? else { return Ok(None) };
+        let name: Arc<str> = read_record::<BirthRecord>(&record)?.name.into();
+        self.names.insert(id, name.clone());
+        Ok(Some(name))
+    }
+
+    /// Forgets what is cached of a plane: it changed, or a write found it stale.
+    pub fn forget(&self, name: &str) {
+        self.cache.remove(name);
+    }
+
+    async fn load(&self, id: PlaneId, scheme: Arc<Scheme>) -> Result<Option<Plane>, ApiError> {
+        let (birth_key, state_key) = (birth_key(id), state_key(id));
+        let Some(birth) = self.store.get(&birth_key).await? else { return Ok(None) };
+        let Some(state) = self.store.get(&state_key).await? else { return Ok(None) };
+        let record: BirthRecord = read_record(&birth)?;
+        let birth = Birth { seed: record.seed, created: record.created, revision: birth.revision };
+        let base = self.layer(&record.base, &scheme).await?;
+        Ok(Some(Plane {
+            id,
+            name: record.name,
+            keys: PlaneKeys::new(id),
+            scheme,
+            base,
+            birth,
+            state: read_record::<StateRecord>(&state)?.state,
+            state_key,
+            state_revision: state.revision,
+            birth_key,
+        }))
+    }
+
+    async fn layer(&self, id: &str, scheme: &Scheme) -> Result<Arc<BaseLayer>, ApiError> {
+        if let Some(layer) = self.layers.pin().get(id) {
+            return Ok(layer.clone());
+        }
+        let record = self.store.get(&internal("baselayers", id)).await?;
+        let record = record.ok_or_else(|| ApiError::internal(&format!("base layer {id} is missing")))?;
+        let objects: Vec<Value> = read_record(&record)?;
+        let layer = Arc::new(BaseLayer::new(scheme, &objects));
+        self.layers.pin().insert(id.to_owned(), layer.clone());
+        Ok(layer)
+    }
+
+    /// Forgets planes as their state records change, on whatever server that happens. Ends when the store closes.
+    pub async fn follow(self: Arc<Self>) {
+        let states = KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, "planestates"));
+        loop {
+            let Ok(status) = self.store.status().await else { return };
+            let Ok(mut watch) = self.store.watch(states.clone(), status.revision).await else { return };
+            // What changed while nobody watched is unknown: start over with an empty cache.
+            self.cache.clear();
+            loop {
+                match watch.next().await {
+                    Ok(Signal::Event(event)) => self.forget_event(&event),
+                    Ok(Signal::Dropped(..)) => {}
+                    Err(mica_store::WatchError::Closed) => return,
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    fn forget_event(&self, event: &mica_store::Event) {
+        let current = match &event.change {
+            mica_store::Change::Put(value) => Some(value.clone()),
+            mica_store::Change::Delete => event.previous.as_ref().map(|record| record.value.clone()),
+        };
+        let Some(record) = current.and_then(|value| serde_json::from_slice::<StateRecord>(&value).ok()) else { return };
+        // A cached plane that was read after this change stays.
+        let newer = self.cache.peek(&record.name).is_some_and(|plane| plane.state_revision >= event.revision);
+        if !newer || event.change == mica_store::Change::Delete {
+            self.cache.remove(&record.name);
+        }
+    }
+
+    fn birth(&self, name: &str, created: jiff::Timestamp, id: PlaneId) -> BirthRecord {
+        BirthRecord {
+            name: name.to_owned(),
+            base: self.layer.id.clone(),
+            seed: format!("{}/{id}", self.root.load().birth.seed),
+            created,
+        }
+    }
+}
+
+/// A transaction that puts records which must not exist.
+fn put_absent(records: impl IntoIterator<Item = (Key, bytes::Bytes)>) -> Txn {
+    let mut txn = Txn::default();
+    for (key, value) in records {
+        txn.compares.push(Compare::Absent(key.clone()));
+        txn.writes.push(Write::Put { key, value, ttl: None });
+    }
+    txn
+}
+
+/// Another server that shares the store was first: good.
+fn already_there(error: mica_store::CommitError) -> Result<mica_store::Committed, ApiError> {
+    match error {
+        mica_store::CommitError::Conflict { .. } => {
+            Ok(mica_store::Committed { revision: Revision(0), revisions: Vec::new() })
+        }
+        error => Err(error.into()),
+    }
+}
+
+fn placeholder(scheme: &Arc<Scheme>, layer: &Arc<BaseLayer>) -> Plane {
+    let id = PlaneId::ROOT;
+    Plane {
+        id,
+        name: String::new(),
+        keys: PlaneKeys::new(id),
+        scheme: scheme.clone(),
+        base: layer.clone(),
+        birth: Birth { seed: String::new(), created: jiff::Timestamp::UNIX_EPOCH, revision: Revision(0) },
+        state: State::Active,
+        state_key: state_key(id),
+        state_revision: Revision(0),
+        birth_key: birth_key(id),
+    }
+}
+
+/// The id in a stored Plane object.
+fn plane_id(record: &Record) -> Result<Option<PlaneId>, ApiError> {
+    #[derive(Deserialize)]
+    struct WithStatus {
+        status: WithId,
+    }
+    #[derive(Deserialize)]
+    struct WithId {
+        id: String,
+    }
+    let Some(stored) = Content::read(record)?.object() else { return Ok(None) };
+    let plane: WithStatus = serde_json::from_slice(stored.json())
+        .map_err(|error| ApiError::internal("a stored Plane is damaged").because(error))?;
+    Ok(PlaneId::parse(&plane.status.id).ok())
+}
+
+/// The id in a Plane's tree.
+pub fn id_of(plane: &Value) -> Option<PlaneId> {
+    PlaneId::parse(object::string(plane, &["status", "id"])).ok()
+}
+
+fn addresses(plane: &Value) -> Vec<Key> {
+    let list = object::list(plane, &["spec", "addresses"]);
+    list.iter().map(|address| address_key(object::string(address, &["type"]), object::string(address, &["value"]))).collect()
+}
+
+/// The state that a Plane object asks for.
+fn wanted_state(plane: &Value) -> State {
+    if object::get(plane, &["metadata", "deletionTimestamp"]).is_some() {
+        return State::Draining;
+    }
+    match object::string(plane, &["spec", "state"]) {
+        "ReadOnly" => State::ReadOnly,
+        "Suspended" => State::Suspended,
+        _ => State::Active,
+    }
+}
+
+fn is_plane(served: &Served) -> bool {
+    served.resource.group == GROUP && served.resource.plural == PLURAL
+}
+
+impl SideWrites for Directory {
+    fn complete(&self, served: &Served, new: &mut Value) {
+        if is_plane(served) {
+            let id = PlaneId::from_random(rand::random());
+            object::set(new, &["status"], json!({"id": id.as_str()}));
+        }
+    }
+
+    fn on_create(&self, served: &Served, new: &Value) -> Result<Side, ApiError> {
+        let Some(id) = id_of(new).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let name = object::name(new);
+        let created = object::string(new, &["metadata", "creationTimestamp"]).parse();
+        let created = created.map_err(|error| ApiError::internal("a Plane has no creation time").because(error))?;
+        let state = StateRecord { name: name.to_owned(), state: wanted_state(new) };
+        let mut records = vec![
+            (birth_key(id), json_bytes(&self.birth(name, created, id))),
+            (state_key(id), json_bytes(&state)),
+        ];
+        records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
+        let txn = put_absent(records);
+        Ok(Side { compares: txn.compares, writes: txn.writes })
+    }
+
+    fn on_update(&self, served: &Served, new: &Value, old: &Value) -> Result<Side, ApiError> {
+        let Some(id) = id_of(old).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let mut side = Side::default();
+        let name = object::name(new);
+        let state = wanted_state(new);
+        if state != wanted_state(old) {
+            let value = json_bytes(&StateRecord { name: name.to_owned(), state });
+            side.writes.push(Write::Put { key: state_key(id), value, ttl: None });
+        }
+        let (before, after) = (addresses(old), addresses(new));
+        for key in before.iter().filter(|key| !after.contains(key)) {
+            side.writes.push(Write::Delete { key: key.clone() });
+        }
+        for key in after.into_iter().filter(|key| !before.contains(key)) {
+            side.compares.push(Compare::Absent(key.clone()));
+            side.writes.push(Write::Put { key, value: json_bytes(&name), ttl: None });
+        }
+        Ok(side)
+    }
+
+    fn on_remove(&self, served: &Served, old: &Value) -> Result<Side, ApiError> {
+        let Some(id) = id_of(old).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let mut writes = vec![
+            Write::DropPlane(id),
+            Write::Delete { key: state_key(id) },
+            Write::Delete { key: birth_key(id) },
+        ];
+        writes.extend(addresses(old).into_iter().map(|key| Write::Delete { key }));
+        Ok(Side { compares: Vec::new(), writes })
+    }
+
+    fn committed(&self, served: &Served, name: &str) {
+        if is_plane(served) {
+            self.forget(name);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The kind `Plane`: how it is validated, defaulted and printed.
+
+use mica_machinery::field::{Error, ErrorList, Path};
+use mica_machinery::kind::column::{self, AGE, NAME};
+use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
+use mica_machinery::{names, object};
+use serde_json::{Value, json};
+
+pub const GROUP: &str = "mica.dev";
+pub const VERSION: &str = "v1alpha1";
+pub const PLURAL: &str = "planes";
+
+/// Holds a Plane until its content is drained.
+pub const FINALIZER: &str = "mica.dev/drain";
+
+/// Names that begin like this belong to other front doors, which make their planes themselves.
+const RESERVED_PREFIXES: [&str; 2] = ["project-", "edge-"];
+
+const SUB: &[&str] = &["get", "patch", "update"];
+
+pub static PLANES: Resource = Resource {
+    group: GROUP,
+    version: VERSION,
+    kind: "Plane",
+    plural: PLURAL,
+    singular: "plane",
+    short_names: &[],
+    categories: &[],
+    scope: Scope::Cluster,
+    profile: Profile::Generic,
+    verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    subresources: &[
+        Subresource { name: "fork", verbs: &["create"], kind: None },
+        Subresource { name: "restore", verbs: &["create"], kind: None },
+        Subresource { name: "snapshot", verbs: &["get"], kind: None },
+        Subresource { name: "status", verbs: SUB, kind: None },
+    ],
+    stored_as: None,
+    strategy: &Planes,
+};
+
+/// The rules of Planes.
+#[derive(Debug)]
+pub struct Planes;
+
+impl Strategy for Planes {
+    fn default(&self, plane: &mut Value) {
+        if object::string(plane, &["spec", "state"]).is_empty() {
+            object::set(plane, &["spec", "state"], "Active");
+        }
+    }
+
+    fn prepare_create(&self, ctx: &WriteContext<'_>, plane: &mut Value) {
+        // The id survives: the server put it there, after taking out what the client sent.
+        let id = object::string(plane, &["status", "id"]).to_owned();
+        object::set(plane, &["status"], json!({"id": id}));
+        let finalizers = object::list(plane, &["metadata", "finalizers"]);
+        if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            let mut all = finalizers.to_vec();
+            all.push(FINALIZER.into());
+            object::set(plane, &["metadata", "finalizers"], all);
+        }
+        set_phase(plane, &ctx.now);
+    }
+
+    fn prepare_update(&self, ctx: &WriteContext<'_>, new: &mut Value, old: &Value) {
+        if ctx.subresource == "status" {
+            object::copy(old, new, &["spec"]);
+            let id = object::string(old, &["status", "id"]).to_owned();
+            object::set(new, &["status", "id"], id);
+        } else {
+            object::copy(old, new, &["status"]);
+            set_phase(new, &ctx.now);
+        }
+        object::remove(new, &["status", "usage"]);
+    }
+
+    fn validate(&self, _ctx: &WriteContext<'_>, plane: &Value) -> ErrorList {
+        let mut errors = reserved_name(object::name(plane));
+        errors.extend(validate_spec(plane));
+        errors
+    }
+
+    fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, _old: &Value) -> ErrorList {
+        validate_spec(new)
+    }
+
+    fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {
+        names::name_is_dns_label(name, name_use)
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        const COLUMNS: &[Column] = &[
+            NAME,
+            column::text("State", "Whether the plane takes requests: Active, ReadOnly or Suspended."),
+            column::text("Phase", "What the plane is doing: Ready, ReadOnly, Suspended or Draining."),
+            column::wide(column::text("ID", "The plane's identity in the store. It is never used again.")),
+            AGE,
+        ];
+        COLUMNS
+    }
+
+    fn cells(&self, plane: &Value, now: jiff::Timestamp) -> Vec<Value> {
+        let text = |path: &[&str]| Value::from(object::string(plane, path));
+        vec![
+            object::name(plane).into(),
+            text(&["spec", "state"]),
+            text(&["status", "phase"]),
+            text(&["status", "id"]),
+            column::age(plane, now),
+        ]
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
+    }
+
+    fn generation_fields(&self) -> &'static [&'static str] {
+        &["spec"]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        if subresource == "status" { &[&["spec"]] } else { &[&["status"]] }
+    }
+}
+
+/// What the plane is doing, as its spec and deletion say.
+pub fn phase(plane: &Value) -> &'static str {
+    if object::get(plane, &["metadata", "deletionTimestamp"]).is_some() {
+        return "Draining";
+    }
+    match object::string(plane, &["spec", "state"]) {
+        "ReadOnly" => "ReadOnly",
+        "Suspended" => "Suspended",
+        _ => "Ready",
+    }
+}
+
+/// Sets phase and the Ready condition to what the rest of the object says.
+fn set_phase(plane: &mut Value, now: &jiff::Timestamp) {
+    let phase = phase(plane);
+    object::set(plane, &["status", "phase"], phase);
+    let (status, message) = match phase {
+        "Ready" => ("True", "the plane takes requests"),
+        "ReadOnly" => ("True", "the plane takes reads only"),
+        "Suspended" => ("False", "the plane is suspended"),
+        _ => ("False", "the plane is being deleted"),
+    };
+    set_condition(plane, "Ready", status, phase, message, now);
+}
+
+/// Sets a condition; its transition time moves only with its status.
+pub fn set_condition(plane: &mut Value, r#type: &str, status: &str, reason: &str, message: &str, now: &jiff::Timestamp) {
+    let mut conditions = object::list(plane, &["status", "conditions"]).to_vec();
+    let old = conditions.iter().position(|condition| condition["type"] == r#type);
+    let since = match old {
+        Some(at) if conditions[at]["status"] == status => conditions[at]["lastTransitionTime"].clone(),
+        _ => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
+    };
+    let condition = json!({"type": r#type, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
+    match old {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+    object::set(plane, &["status", "conditions"], conditions);
+}
+
+fn reserved_name(name: &str) -> ErrorList {
+    let path = Path::new("metadata").child("name");
+    let reserved = RESERVED_PREFIXES.iter().find(|prefix| name.starts_with(**prefix));
+    let reason = match reserved {
+        Some(prefix) => format!("names that begin with \"{prefix}\" are reserved"),
+        None if name == "root" => "\"root\" is the plane at path /".to_owned(),
+        None => return ErrorList::new(),
+    };
+    vec![Error::invalid(&path, name, reason)]
+}
+
+fn validate_spec(plane: &Value) -> ErrorList {
+    let spec = Path::new("spec");
+    let mut errors = ErrorList::new();
+    let state = object::string(plane, &["spec", "state"]);
+    if !matches!(state, "Active" | "ReadOnly" | "Suspended") {
+        errors.push(Error::not_supported(&spec.child("state"), state, &["Active", "ReadOnly", "Suspended"]));
+    }
+    let mut seen = Vec::new();
+    for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {
+        let path = spec.child("addresses").index(i);
+        let (r#type, value) = (object::string(address, &["type"]), object::string(address, &["value"]));
+        let problems = match r#type {
+            "Project" => names::dns1123_label(value),
+            "Host" => names::dns1123_subdomain(value),
+            _ => {
+                errors.push(Error::not_supported(&path.child("type"), r#type, &["Host", "Project"]));
+                continue;
+            }
+        };
+        errors.extend(problems.into_iter().map(|problem| Error::invalid(&path.child("value"), value, problem)));
+        if seen.contains(&(r#type, value)) {
+            errors.push(Error::duplicate(&path, format!("{}/{value}", r#type)));
+        }
+        seen.push((r#type, value));
+    }
+    errors
+}

@@ -1,0 +1,88 @@
+//! A control plane as requests see it: where its keys are, what it serves, whether it takes writes.
+
+pub mod directory;
+pub mod drain;
+pub mod kind;
+pub mod side;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use mica_api::PlaneId;
+use mica_store::{Compare, Key, PlaneKeys, Revision};
+
+use crate::authz::{Grant, Target};
+use crate::base::{BaseLayer, Birth};
+use crate::error::ApiError;
+use crate::request::Verb;
+use crate::scheme::Scheme;
+
+/// Whether a plane takes requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub enum State {
+    Active,
+    ReadOnly,
+    Suspended,
+    /// It is being deleted: objects may go, hardly any may come.
+    Draining,
+}
+
+/// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only.
+#[derive(Debug)]
+pub struct Plane {
+    pub id: PlaneId,
+    /// Empty for root.
+    pub name: String,
+    pub keys: PlaneKeys,
+    pub scheme: Arc<Scheme>,
+    pub base: Arc<BaseLayer>,
+    pub birth: Birth,
+    pub state: State,
+    /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
+    /// moved or dropped before it heard.
+    pub state_key: Key,
+    pub state_revision: Revision,
+    pub birth_key: Key,
+}
+
+impl Plane {
+    pub fn is_root(&self) -> bool {
+        self.id == PlaneId::ROOT
+    }
+
+    /// The comparison that every write to this plane carries.
+    pub fn fence(&self) -> Compare {
+        Compare::Unchanged(self.state_key.clone(), self.state_revision)
+    }
+
+    /// The further comparison of a write that copies an object out of the base layer.
+    pub fn base_fence(&self) -> Compare {
+        Compare::Unchanged(self.birth_key.clone(), self.birth.revision)
+    }
+}
+
+/// Refuses what the plane's state refuses, with a Status that says why and what to do.
+pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
+    let plane = &grant.target.plane;
+    let reads = matches!(grant.verb, Verb::Get | Verb::List | Verb::Watch);
+    let refuse = |reason: &'static str, why: &str| {
+        let message = format!("control plane \"{}\" is {why}", plane.name);
+        Err(ApiError::new(StatusCode::FORBIDDEN, reason, message))
+    };
+    match plane.state {
+        State::Active => Ok(()),
+        State::ReadOnly if reads => Ok(()),
+        State::ReadOnly => refuse("PlaneReadOnly", "read-only: set spec.state to Active to allow writes"),
+        State::Suspended => refuse("PlaneSuspended", "suspended: set spec.state to Active to resume it"),
+        State::Draining if grant.verb != Verb::Create || welcome_while_draining(&grant.target) => Ok(()),
+        State::Draining => refuse("PlaneDraining", "being deleted: new objects are refused"),
+    }
+}
+
+/// Kinds that may still be created while a plane drains: those that finalizers' controllers need to finish.
+fn welcome_while_draining(target: &Target) -> bool {
+    let (group, plural) = (target.served.resource.group, target.served.resource.plural);
+    matches!(group, "authentication.k8s.io" | "authorization.k8s.io" | "events.k8s.io" | "coordination.k8s.io")
+        || (group.is_empty() && plural == "events")
+        || target.subresource == "token"
+}

@@ -1,0 +1,31 @@
+//! What writes to some kinds carry along in the same transaction.
+
+use mica_store::{Compare, Write};
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::scheme::Served;
+
+/// Comparisons and writes that join a transaction.
+#[derive(Debug, Default)]
+pub struct Side {
+    pub compares: Vec<Compare>,
+    pub writes: Vec<Write>,
+}
+
+/// Hooks of the registry's writes. The directory of planes is the one implementation: a Plane object and the records that
+/// make the plane usable change together.
+pub trait SideWrites: Send + Sync + 'static {
+    /// Completes a new object before it is prepared and validated.
+    fn complete(&self, served: &Served, new: &mut Value);
+
+    fn on_create(&self, served: &Served, new: &Value) -> Result<Side, ApiError>;
+
+    fn on_update(&self, served: &Served, new: &Value, old: &Value) -> Result<Side, ApiError>;
+
+    /// The object goes for good.
+    fn on_remove(&self, served: &Served, old: &Value) -> Result<Side, ApiError>;
+
+    /// The transaction is committed.
+    fn committed(&self, served: &Served, name: &str);
+}

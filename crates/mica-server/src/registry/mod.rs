@@ -1,0 +1,146 @@
+//! One pipeline for every kind: reads that fall through to the base layer, writes that are prepared, validated, compared
+//! and committed, lists and watches that send stored bytes.
+//!
+//! Every public function takes a [`Grant`]: nothing here asks who may.
+
+mod delete;
+mod list;
+mod read;
+mod scan;
+mod select;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use mica_store::{Compare, Key, KeyRange, Revision, Store};
+use serde_json::Value;
+
+use crate::authz::{Grant, Target};
+use crate::error::ApiError;
+use crate::plane::Plane;
+use crate::plane::side::SideWrites;
+use crate::scheme::Served;
+use crate::stored::{Content, Stored};
+
+pub use delete::Deleted;
+pub use list::{ListPage, Listing};
+pub use scan::Scan;
+pub use select::Selection;
+pub use watch::{WatchItem, WatchStart};
+pub use write::{CreateRequest, PatchRequest, UpdateRequest, Written};
+
+/// The registry of a server: its store, and what writes to some kinds carry along.
+#[derive(Clone)]
+pub struct Registry {
+    store: Arc<dyn Store>,
+    side: Arc<dyn SideWrites>,
+}
+
+/// What is at a key: the plane's own record, the base layer's object under it, or nothing.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: Key,
+    /// The revision of the plane's own record, a hiding mark included.
+    own: Option<Revision>,
+    /// Whether the object is the base layer's.
+    from_base: bool,
+    pub stored: Option<Stored>,
+}
+
+impl Entry {
+    /// The comparisons that make a write fail if this is no longer what is there.
+    fn unchanged(&self, plane: &Plane) -> Vec<Compare> {
+        let mut compares = vec![match self.own {
+            Some(revision) => Compare::Unchanged(self.key.clone(), revision),
+            None => Compare::Absent(self.key.clone()),
+        }];
+        if self.from_base {
+            compares.push(plane.base_fence());
+        }
+        compares.push(plane.fence());
+        compares
+    }
+}
+
+impl Registry {
+    pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>) -> Self {
+        Self { store, side }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What is at the object's key now.
+    async fn entry(&self, plane: &Plane, served: &Served, namespace: Option<&str>, name: &str) -> Result<Entry, ApiError> {
+        let key = plane.keys.object(&served.storage, namespace, name);
+        let record = self.store.get(&key).await?;
+        let own = record.as_ref().map(|record| record.revision);
+        let (stored, from_base) = match record {
+            Some(record) => (Content::read(&record)?.object(), false),
+            None => {
+                let stored = plane.base.get(&served.storage, key.rest(), &plane.birth);
+                let from_base = stored.is_some();
+                (stored, from_base)
+            }
+        };
+        Ok(Entry { key, own, from_base, stored })
+    }
+
+    /// The newest object, as stored.
+    async fn current(&self, target: &Target) -> Result<Stored, ApiError> {
+        let entry = self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await?;
+        entry.stored.ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))
+    }
+}
+
+/// The keys that a collection request covers.
+fn range(target: &Target) -> KeyRange {
+    let keys = target.plane.keys;
+    match &target.namespace {
+        Some(namespace) => keys.namespace(&target.served.storage, namespace),
+        None => keys.resource(&target.served.storage),
+    }
+}
+
+/// A stored object as a tree, in the stored version, with kind, apiVersion and resourceVersion.
+///
+/// Objects that were normalised by an older table of facts are defaulted again.
+pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
+    let mut value: Value = serde_json::from_slice(stored.json())
+        .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+    let resource = served.resource;
+    let (group, version, kind) = match &resource.stored_as {
+        Some(stored) => (stored.group, stored.version, stored.kind),
+        None => (resource.group, resource.version, resource.kind),
+    };
+    let map = mica_machinery::object::object_mut(&mut value);
+    map.insert("kind".to_owned(), kind.into());
+    map.insert("apiVersion".to_owned(), crate::scheme::join_version(group, version).into());
+    mica_machinery::object::set(&mut value, &["metadata", "resourceVersion"], stored.revision.to_string());
+    if stored.normaliser != served.normaliser && served.stores_as_served() {
+        served.strategy().default(&mut value);
+    }
+    Ok(value)
+}
+
+/// A stored object as a tree in the version that clients of this resource see.
+pub fn served_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
+    let value = stored_value(served, stored)?;
+    Ok(match &served.resource.stored_as {
+        Some(stored) => {
+            let mut value = (stored.from_stored)(value);
+            let map = mica_machinery::object::object_mut(&mut value);
+            map.insert("kind".to_owned(), served.kind().into());
+            map.insert("apiVersion".to_owned(), served.api_version.as_str().into());
+            value
+        }
+        None => value,
+    })
+}
+
+/// Refuses what the plane's state refuses.
+fn check_state(grant: &Grant) -> Result<(), ApiError> {
+    crate::plane::check_state(grant)
+}

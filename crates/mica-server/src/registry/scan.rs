@@ -1,0 +1,151 @@
+//! Walks a collection in key order: the plane's own records over its base layer, as of one revision.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mica_store::{Key, KeyRange, RangeQuery, Revision, Store};
+
+use crate::error::ApiError;
+use crate::plane::Plane;
+use crate::scheme::Served;
+use crate::stored::{Content, Stored};
+
+/// How many records are read from the store at once: enough to amortise the call, few enough to stay small.
+const PAGE: usize = 500;
+
+/// An ordered walk. The first page pins the revision; later pages read the same one.
+pub struct Scan {
+    store: Arc<dyn Store>,
+    /// The plane whose base layer is laid under; `None` for walks over all planes, which show own records only.
+    plane: Option<Arc<Plane>>,
+    served: Arc<Served>,
+    range: KeyRange,
+    /// Keys of the range begin with this rest.
+    rest_prefix: String,
+    at: Option<Revision>,
+    after: Option<Key>,
+    buffer: VecDeque<(Key, Stored)>,
+    finished: bool,
+    page: usize,
+}
+
+impl Scan {
+    /// Walks one plane's collection: all of it, or one namespace.
+    pub fn of_plane(
+        store: Arc<dyn Store>,
+        plane: Arc<Plane>,
+        served: Arc<Served>,
+        namespace: Option<&str>,
+        at: Option<Revision>,
+        after: Option<Key>,
+    ) -> Self {
+        let (range, rest_prefix) = match namespace {
+            Some(namespace) => (plane.keys.namespace(&served.storage, namespace), format!("{namespace}/")),
+            None => (plane.keys.resource(&served.storage), String::new()),
+        };
+        Self::new(store, Some(plane), served, range, rest_prefix, at, after)
+    }
+
+    /// Walks a resource over all planes, root included: the caller leaves root out.
+    pub fn of_all_planes(
+        store: Arc<dyn Store>,
+        served: Arc<Served>,
+        at: Option<Revision>,
+        after: Option<Key>,
+    ) -> Self {
+        let range = KeyRange::AllPlanes(served.storage.clone());
+        Self::new(store, None, served, range, String::new(), at, after)
+    }
+
+    fn new(
+        store: Arc<dyn Store>,
+        plane: Option<Arc<Plane>>,
+        served: Arc<Served>,
+        range: KeyRange,
+        rest_prefix: String,
+        at: Option<Revision>,
+        after: Option<Key>,
+    ) -> Self {
+        let buffer = VecDeque::new();
+        Self { store, plane, served, range, rest_prefix, at, after, buffer, finished: false, page: PAGE }
+    }
+
+    /// Reads smaller pages: for walks that will stop after about this many.
+    #[must_use]
+    pub fn expecting(mut self, objects: usize) -> Self {
+        self.page = objects.clamp(1, PAGE);
+        self
+    }
+
+    /// The revision whose state this walk shows. Reads the first page if that has not happened.
+    pub async fn revision(&mut self) -> Result<Revision, ApiError> {
+        if self.at.is_none() {
+            self.fill().await?;
+        }
+        Ok(self.at.expect("the first page pins the revision"))
+    }
+
+    /// The next object, in key order.
+    pub async fn next(&mut self) -> Result<Option<(Key, Stored)>, ApiError> {
+        while self.buffer.is_empty() && !self.finished {
+            self.fill().await?;
+        }
+        Ok(self.buffer.pop_front())
+    }
+
+    async fn fill(&mut self) -> Result<(), ApiError> {
+        let query =
+            RangeQuery { range: &self.range, at: self.at, after: self.after.as_ref(), limit: self.page };
+        let page = self.store.range(query).await?;
+        self.at = Some(page.revision);
+        self.finished = !page.more;
+        let after = self.after.take();
+        let mut base = self.base_keys(after.as_ref(), page.revision);
+        // While the store has more, base keys beyond the last record wait for the page that surrounds them.
+        let last = if page.more { page.records.last().map(|(key, _)| key.clone()) } else { None };
+        for (key, record) in page.records {
+            while let Some(under) = base.front()
+                && *under < key
+            {
+                let under = base.pop_front().expect("there is a front");
+                self.push_base(under);
+            }
+            if base.front() == Some(&key) {
+                base.pop_front();
+            }
+            if let Content::Object(stored) = Content::read(&record)? {
+                self.buffer.push_back((key, stored));
+            }
+        }
+        if last.is_none() {
+            for under in base {
+                self.push_base(under);
+            }
+        }
+        self.after = last;
+        self.page = PAGE;
+        Ok(())
+    }
+
+    /// Keys of base objects after `after`, in order.
+    fn base_keys(&self, after: Option<&Key>, revision: Revision) -> VecDeque<Key> {
+        let Some(plane) = self.plane.as_ref().filter(|plane| plane.birth.revision <= revision) else {
+            return VecDeque::new();
+        };
+        let after = after.map(Key::rest);
+        let rests = plane.base.rests(&self.served.storage, &self.rest_prefix, after);
+        rests
+            .map(|rest| match rest.split_once('/') {
+                Some((namespace, name)) => plane.keys.object(&self.served.storage, Some(namespace), name),
+                None => plane.keys.object(&self.served.storage, None, rest),
+            })
+            .collect()
+    }
+
+    fn push_base(&mut self, key: Key) {
+        let Some(plane) = &self.plane else { return };
+        if let Some(stored) = plane.base.get(&self.served.storage, key.rest(), &plane.birth) {
+            self.buffer.push_back((key, stored));
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Watches: the state so far if asked for, then every change, once and in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mica_store::{Change, Event, Key, KeyRange, ReadError, Revision, Signal, Watch};
+use tokio::time::Instant;
+
+use super::{Listing, Registry, Selection};
+use crate::authz::{Grant, Target};
+use crate::error::ApiError;
+use crate::options::{ListOptions, parse_version};
+use crate::stored::{Content, Stored};
+
+/// How often a quiet watch that asked for bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl EventType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// What a watch tells.
+pub enum WatchItem {
+    Event {
+        event_type: EventType,
+        key: Key,
+        stored: Stored,
+        /// The change itself, where this is how every unfiltered watcher of the resource sees it: its encoding can be shared.
+        shared: Option<Arc<Event>>,
+    },
+    /// Everything up to this revision has been told. `initial_end` marks the end of the state so far.
+    Bookmark { revision: Revision, initial_end: bool },
+    /// The last thing: the watch cannot go on.
+    Error(ApiError),
+}
+
+/// An open watch.
+pub struct WatchStart {
+    registry: Registry,
+    target: Target,
+    range: KeyRange,
+    selection: Selection,
+    phase: Phase,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    /// The newest revision told, so that bookmarks are only sent when they say something new.
+    told: Revision,
+}
+
+enum Phase {
+    /// Telling the state so far.
+    Initial(Box<Listing>),
+    /// The state is told; its end is not.
+    InitialEnd(Revision),
+    /// About to follow changes after a revision.
+    Open(Revision),
+    Live(Watch),
+    Ended,
+}
+
+impl Registry {
+    /// Opens a watch on a collection.
+    pub async fn watch(&self, grant: &Grant, options: &ListOptions) -> Result<WatchStart, ApiError> {
+        super::check_state(grant)?;
+        let target = grant.target.clone();
+        let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
+        let version = parse_version(&options.resource_version).map_err(|error| error.for_get())?;
+        let phase = match (options.send_initial_events, version) {
+            (Some(true), version) => {
+                if let Some(revision) = version {
+                    self.check_reached(revision).await?;
+                }
+                let newest = ListOptions {
+                    resource_version: String::new(),
+                    continue_token: String::new(),
+                    limit: 0,
+                    ..options.clone()
+                };
+                Phase::Initial(Box::new(self.list(grant, &newest).await?))
+            }
+            (_, Some(revision)) => Phase::Open(revision),
+            (_, None) => Phase::Open(self.store.status().await?.revision),
+        };
+        let mut watch = WatchStart {
+            registry: self.clone(),
+            range: super::range(&target),
+            target,
+            selection,
+            phase,
+            bookmarks: options.allow_bookmarks,
+            next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+            told: Revision(0),
+        };
+        // A watch that follows changes is registered before the response begins, so that a client that has seen the
+        // response's head and then writes sees that write.
+        if let Phase::Open(after) = watch.phase {
+            watch.open(after).await?;
+        }
+        Ok(watch)
+    }
+}
+
+impl WatchStart {
+    /// The next thing to tell; `None` when the watch is over.
+    pub async fn next(&mut self) -> Option<WatchItem> {
+        match self.step().await {
+            Ok(item) => item,
+            Err(error) => {
+                self.phase = Phase::Ended;
+                Some(WatchItem::Error(error))
+            }
+        }
+    }
+
+    /// The next thing to tell if it is there already, so that what is waiting can be sent together.
+    pub fn try_next(&mut self) -> Option<WatchItem> {
+        loop {
+            let Phase::Live(watch) = &mut self.phase else { return None };
+            let signal = watch.try_next()?;
+            match self.signal(signal) {
+                Ok(Some(item)) => return Some(item),
+                Ok(None) if matches!(self.phase, Phase::Ended) => return None,
+                Ok(None) => {}
+                Err(error) => {
+                    self.phase = Phase::Ended;
+                    return Some(WatchItem::Error(error));
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Option<WatchItem>, ApiError> {
+        loop {
+            match &mut self.phase {
+                Phase::Initial(listing) => match listing.next().await? {
+                    Some((key, stored)) => {
+                        return Ok(Some(WatchItem::Event { event_type: EventType::Added, key, stored, shared: None }));
+                    }
+                    None => self.phase = Phase::InitialEnd(listing.revision),
+                },
+                Phase::InitialEnd(revision) => {
+                    let revision = *revision;
+                    self.open(revision).await?;
+                    if self.bookmarks {
+                        self.told = revision;
+                        return Ok(Some(WatchItem::Bookmark { revision, initial_end: true }));
+                    }
+                }
+                Phase::Open(after) => {
+                    let after = *after;
+                    self.open(after).await?;
+                }
+                Phase::Live(watch) => {
+                    let signal = tokio::select! {
+                        biased;
+                        signal = watch.next() => Some(signal),
+                        () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => None,
+                    };
+                    match signal {
+                        Some(signal) => {
+                            if let Some(item) = self.signal(signal)? {
+                                return Ok(Some(item));
+                            }
+                        }
+                        None => {
+                            if let Some(item) = self.bookmark() {
+                                return Ok(Some(item));
+                            }
+                        }
+                    }
+                }
+                Phase::Ended => return Ok(None),
+            }
+        }
+    }
+
+    async fn open(&mut self, after: Revision) -> Result<(), ApiError> {
+        match self.registry.store.watch(self.range.clone(), after).await {
+            Ok(watch) => self.phase = Phase::Live(watch),
+            Err(ReadError::Expired { compacted }) => {
+                // The response has begun by the time clients read this: upstream tells it as the watch's last event.
+                self.phase = Phase::Ended;
+                return Err(ApiError::gone(format!("too old resource version: {after} ({compacted})")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn signal(
+        &mut self,
+        signal: Result<Signal, mica_store::WatchError>,
+    ) -> Result<Option<WatchItem>, ApiError> {
+        match signal {
+            Ok(Signal::Event(event)) => self.event(event),
+            // The plane is gone, the server is stopping, or this reader was too slow. In each case the stream just ends:
+            // clients resume from the last version they saw and learn the rest from the answer.
+            Ok(Signal::Dropped(..)) | Err(_) => {
+                self.phase = Phase::Ended;
+                Ok(None)
+            }
+        }
+    }
+
+    fn event(&mut self, event: Arc<Event>) -> Result<Option<WatchItem>, ApiError> {
+        let before = match &event.previous {
+            Some(record) => Content::read(record)?.object(),
+            None => {
+                let plane = &self.target.plane;
+                plane.base.get(&self.target.served.storage, event.key.rest(), &plane.birth)
+            }
+        };
+        let after = match &event.change {
+            Change::Put(value) => {
+                let record = mica_store::Record { value: value.clone(), revision: event.revision };
+                Content::read(&record)?.object()
+            }
+            Change::Delete => None,
+        };
+        self.told = event.revision;
+        let Some((event_type, stored)) = transition(&self.selection, &event.key, before.as_ref(), after.as_ref(), event.revision)?
+        else {
+            return Ok(None);
+        };
+        let key = event.key.clone();
+        // Only a filter can make watchers disagree about the type of an event.
+        let unfiltered = match (&before, &after) {
+            (None, Some(_)) => EventType::Added,
+            (Some(_), Some(_)) => EventType::Modified,
+            (_, None) => EventType::Deleted,
+        };
+        let shared = (event_type == unfiltered).then_some(event);
+        Ok(Some(WatchItem::Event { event_type, key, stored, shared }))
+    }
+
+    fn bookmark(&mut self) -> Option<WatchItem> {
+        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        let Phase::Live(watch) = &mut self.phase else { return None };
+        let revision = watch.caught_up()?;
+        (revision > self.told).then(|| {
+            self.told = revision;
+            WatchItem::Bookmark { revision, initial_end: false }
+        })
+    }
+}
+
+/// How a change looks through a filter: an object that starts to match is added, one that stops is deleted, with its
+/// old content under the new revision.
+pub fn transition(
+    selection: &Selection,
+    key: &Key,
+    before: Option<&Stored>,
+    after: Option<&Stored>,
+    revision: Revision,
+) -> Result<Option<(EventType, Stored)>, ApiError> {
+    let seen = |stored: Option<&Stored>| -> Result<bool, ApiError> {
+        stored.map_or(Ok(false), |stored| selection.matches(key, stored))
+    };
+    Ok(match (seen(before)?, seen(after)?) {
+        (false, true) => after.map(|stored| (EventType::Added, stored.clone())),
+        (true, true) => after.map(|stored| (EventType::Modified, stored.clone())),
+        (true, false) => before.map(|stored| (EventType::Deleted, stored.clone().at(revision))),
+        (false, false) => None,
+    })
+}

@@ -1,0 +1,154 @@
+//! The bytes of a stored object.
+//!
+//! A value is a 16-byte header and the object's JSON as clients get it, without kind, apiVersion and resourceVersion. The
+//! first two are the same for all objects of a resource and the last is the store's revision, known only once the write is
+//! done: reads put them in. No read of a current object parses it.
+//!
+//! ```text
+//! byte 0      format, 1
+//! byte 1      flags: 1 = a mark that hides an object of the base layer; no JSON follows
+//! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`, right after metadata's uid
+//! bytes 8-15  hash of the normaliser (schema and defaults) that the JSON went through; another hash takes the parse path
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+use mica_store::{Record, Revision};
+
+use crate::error::ApiError;
+
+const FORMAT: u8 = 1;
+const FLAG_HIDDEN: u8 = 1;
+const HEADER: usize = 16;
+
+/// An object as it was read, still encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    json: Bytes,
+    hole: usize,
+    pub normaliser: u64,
+    pub revision: Revision,
+}
+
+/// What a record of the store means to the plane that holds it.
+#[derive(Clone, Debug)]
+pub enum Content {
+    Object(Stored),
+    /// The plane deleted an object that its base layer has.
+    Hidden,
+}
+
+impl Content {
+    pub fn read(record: &Record) -> Result<Self, ApiError> {
+        let damaged = |what: &str| ApiError::internal("stored data is damaged").because(what.to_owned());
+        let value = &record.value;
+        if value.len() < HEADER || value[0] != FORMAT {
+            return Err(damaged("a stored value has no header of a known format"));
+        }
+        if value[1] & FLAG_HIDDEN != 0 {
+            return Ok(Self::Hidden);
+        }
+        let hole = u32::from_le_bytes(value[4..8].try_into().expect("four bytes")) as usize;
+        let normaliser = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
+        let json = value.slice(HEADER..);
+        if hole == 0 || hole >= json.len() {
+            return Err(damaged("a stored value's hole lies outside it"));
+        }
+        Ok(Self::Object(Stored { json, hole, normaliser, revision: record.revision }))
+    }
+
+    pub fn object(self) -> Option<Stored> {
+        match self {
+            Self::Object(stored) => Some(stored),
+            Self::Hidden => None,
+        }
+    }
+}
+
+/// The mark that hides a base object.
+pub fn hidden() -> Bytes {
+    let mut header = [0; HEADER];
+    (header[0], header[1]) = (FORMAT, FLAG_HIDDEN);
+    Bytes::copy_from_slice(&header)
+}
+
+/// The stored form of JSON that has no kind, apiVersion and resourceVersion and whose metadata has this uid.
+pub fn pack(json: &[u8], uid: &str, normaliser: u64) -> Bytes {
+    let hole = find_hole(json, uid);
+    let mut value = BytesMut::with_capacity(HEADER + json.len());
+    value.put_slice(&[FORMAT, 0, 0, 0]);
+    value.put_u32_le(u32::try_from(hole).expect("a body is at most 3 MiB"));
+    value.put_u64_le(normaliser);
+    value.put_slice(json);
+    value.freeze()
+}
+
+/// Right after `"uid":"…"`. Only names, which hold no quotes, precede the uid in encoded metadata.
+fn find_hole(json: &[u8], uid: &str) -> usize {
+    let needle = format!("\"uid\":\"{uid}\"");
+    memchr::memmem::find(json, needle.as_bytes()).expect("stored metadata has its uid") + needle.len()
+}
+
+impl Stored {
+    /// The same object, read at another revision: what a DELETED event carries.
+    #[must_use]
+    pub fn at(mut self, revision: Revision) -> Self {
+        self.revision = revision;
+        self
+    }
+
+    /// The JSON without kind, apiVersion and resourceVersion.
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// Bytes that [`Stored::write`] will add with this head.
+    pub fn len_with(&self, head: &[u8]) -> usize {
+        head.len() + self.json.len() + r#","resourceVersion":"18446744073709551615""#.len()
+    }
+
+    /// Writes the whole object. `head` is `{"kind":"…","apiVersion":"…",`, or `{` for a list's items.
+    pub fn write(&self, head: &[u8], out: &mut impl BufMut) {
+        let mut digits = itoa::Buffer::new();
+        out.put_slice(head);
+        out.put_slice(&self.json[1..self.hole]);
+        out.put_slice(br#","resourceVersion":""#);
+        out.put_slice(digits.format(self.revision.0).as_bytes());
+        out.put_slice(b"\"");
+        out.put_slice(&self.json[self.hole..]);
+    }
+
+    /// The whole object as one buffer.
+    pub fn to_bytes(&self, head: &[u8]) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.len_with(head) + 1);
+        self.write(head, &mut out);
+        out.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_puts_in_what_the_write_left_out() {
+        let value = pack(br#"{"metadata":{"name":"a","uid":"u-1","labels":{"x":"y"}},"data":{}}"#, "u-1", 7);
+        let record = Record { value, revision: Revision(12) };
+        let Content::Object(stored) = Content::read(&record).unwrap() else { panic!("an object") };
+        assert_eq!(stored.normaliser, 7);
+        assert_eq!(
+            stored.to_bytes(br#"{"kind":"K","apiVersion":"v1","#),
+            r#"{"kind":"K","apiVersion":"v1","metadata":{"name":"a","uid":"u-1","resourceVersion":"12","labels":{"x":"y"}},"data":{}}"#
+        );
+        assert_eq!(stored.at(Revision(13)).to_bytes(b"{"), r#"{"metadata":{"name":"a","uid":"u-1","resourceVersion":"13","labels":{"x":"y"}},"data":{}}"#);
+    }
+
+    #[test]
+    fn damage_is_an_error_and_a_mark_is_hidden() {
+        for value in [&b""[..], b"short", &[9; 20], &[1, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']] {
+            let record = Record { value: Bytes::copy_from_slice(value), revision: Revision(1) };
+            assert!(Content::read(&record).is_err());
+        }
+        let record = Record { value: hidden(), revision: Revision(1) };
+        assert!(matches!(Content::read(&record), Ok(Content::Hidden)));
+    }
+}
