@@ -3,6 +3,7 @@
 //! Nothing here knows a Kubernetes kind. Keys name a plane and a resource because ranges are asked for by those;
 //! values are opaque.
 
+pub mod conformance;
 pub mod hub;
 pub mod key;
 pub mod mem;

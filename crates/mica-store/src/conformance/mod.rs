@@ -1,0 +1,253 @@
+//! What every backend must do: one check for each sentence of the contract in [`crate::store`].
+//!
+//! A check works in planes and resources of its own with random names, so that stores may be shared with others: it
+//! assumes nothing of the first revision and nothing of what else `All` and `AllPlanes` hold. It does assume that nobody
+//! else compacts while it runs.
+//!
+//! A check panics where the store breaks its word, with the check's name in front.
+#![allow(clippy::unwrap_used, reason = "this is test code that other crates can call")]
+
+mod compaction;
+mod model;
+mod plane;
+mod range;
+mod watch;
+mod write;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use mica_api::{GroupResource, PlaneId};
+
+use crate::hub::revision_of;
+use crate::key::{Key, KeyRange, PlaneKeys};
+use crate::store::{
+    Change, CommitError, Committed, Compare, Page, RangeQuery, ReadError, Record, Revision, Signal, Store, Txn, Watch,
+    WatchError, Write,
+};
+
+/// Longer than any healthy store takes for one step, time to live included, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs every check, each on what `open` gives: a new store, or one that others use as well.
+pub async fn run<F, Fut>(open: F)
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Arc<dyn Store>>,
+{
+    for check in checks() {
+        let bed = Bed::new(open().await);
+        let outcome = std::panic::AssertUnwindSafe((check.run)(bed)).catch_unwind().await;
+        assert!(
+            outcome.is_ok(),
+            "conformance: {} does not hold (see the panic above)",
+            check.name
+        );
+    }
+}
+
+/// One sentence of the contract.
+pub struct Check {
+    pub name: &'static str,
+    pub run: fn(Bed) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+macro_rules! checks {
+    ($($module:ident: $($name:ident),+ $(,)?;)+) => {
+        /// Every check, for callers that want to run some of them.
+        pub fn checks() -> Vec<Check> {
+            vec![$($(Check { name: stringify!($name), run: |bed| Box::pin($module::$name(bed)) },)+)+]
+        }
+    };
+}
+
+checks! {
+    write: a_write_is_seen_by_every_later_read, revisions_grow_and_status_names_the_newest, any_bytes_are_kept,
+        a_comparison_that_holds_lets_the_writes_through, a_conflict_names_the_first_failure_and_writes_nothing,
+        a_transaction_over_resources_is_whole, deleting_what_is_missing_changes_nothing,
+        a_transaction_of_comparisons_only_changes_nothing, concurrent_increments_lose_nothing,
+        an_abandoned_commit_is_whole_or_absent, a_time_to_live_ends_in_a_delete_event,
+        a_later_put_replaces_the_time_to_live;
+    range: every_kind_of_range_holds_its_keys_in_order, pages_follow_each_other_without_gap_or_overlap,
+        a_page_names_the_newest_revision_even_if_the_range_is_old, a_past_revision_is_read_as_it_was,
+        pages_of_one_revision_do_not_see_later_writes, a_future_revision_cannot_be_read, usage_counts_records_and_bytes;
+    compaction: states_before_a_compaction_expire_and_its_own_stays, compacting_twice_or_backwards_changes_nothing,
+        the_future_cannot_be_compacted, a_watch_from_before_a_compaction_expires,
+        a_quiet_plane_does_not_expire_because_others_write;
+    watch: a_watch_yields_every_change_once_and_in_order, events_carry_what_was_there_before,
+        a_watch_can_start_at_every_revision, a_watch_in_the_future_is_silent_up_to_there,
+        each_kind_of_watch_sees_its_keys_only, no_gap_and_no_duplicate_under_concurrent_writers,
+        a_reader_that_stops_does_not_stop_others, caught_up_moves_on_without_events_and_can_be_resumed_from;
+    plane: a_dropped_plane_is_gone_as_one_operation, a_drop_ends_inner_watches_after_their_last_event,
+        a_drop_is_one_signal_to_wider_watches, the_state_before_a_drop_stays_readable,
+        a_drop_and_another_write_are_one_transaction;
+    model: random_operations_match_a_model;
+}
+
+/// A store with names that no other check uses.
+pub struct Bed {
+    pub store: Arc<dyn Store>,
+    plane: PlaneKeys,
+    things: GroupResource,
+    others: GroupResource,
+}
+
+impl Bed {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let unique = rand::random::<u32>();
+        Self {
+            store,
+            plane: new_plane(),
+            things: GroupResource::new("", &format!("things{unique:08x}")),
+            others: GroupResource::new("example.com", &format!("others{unique:08x}")),
+        }
+    }
+
+    fn key(&self, name: &str) -> Key {
+        self.plane.object(&self.things, Some("ns"), name)
+    }
+
+    fn range(&self) -> KeyRange {
+        self.plane.resource(&self.things)
+    }
+
+    async fn commit(&self, compares: Vec<Compare>, writes: Vec<Write>) -> Result<Committed, CommitError> {
+        within("a commit", self.store.commit(Txn { compares, writes })).await
+    }
+
+    async fn put(&self, key: &Key, value: &str) -> Revision {
+        self.commit(vec![], vec![put(key, value)])
+            .await
+            .expect("a put without comparisons succeeds")
+            .revision
+    }
+
+    async fn delete(&self, key: &Key) -> Revision {
+        let writes = vec![Write::Delete { key: key.clone() }];
+        self.commit(vec![], writes)
+            .await
+            .expect("a delete without comparisons succeeds")
+            .revision
+    }
+
+    async fn get(&self, key: &Key) -> Option<Record> {
+        within("a get", self.store.get(key)).await.expect("a get succeeds")
+    }
+
+    async fn revision(&self) -> Revision {
+        within("the status", self.store.status())
+            .await
+            .expect("a healthy store has a status")
+            .revision
+    }
+
+    async fn page(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Page, ReadError> {
+        within(
+            "a range read",
+            self.store.range(RangeQuery {
+                range,
+                at,
+                after,
+                limit,
+            }),
+        )
+        .await
+    }
+
+    /// The whole range at a revision, read in pages.
+    async fn list(&self, range: &KeyRange, at: Option<Revision>, limit: usize) -> Vec<(Key, Record)> {
+        let mut all: Vec<(Key, Record)> = Vec::new();
+        let mut at = at;
+        loop {
+            let after = all.last().map(|(key, _)| key.clone());
+            let page = self
+                .page(range, at, after.as_ref(), limit)
+                .await
+                .expect("an uncompacted state is readable");
+            assert!(page.records.len() <= limit, "a page holds at most its limit");
+            assert!(
+                !page.more || !page.records.is_empty(),
+                "a page that is not the last holds something"
+            );
+            assert!(
+                at.is_none_or(|at| at == page.revision),
+                "a page has the revision asked for"
+            );
+            at = Some(page.revision);
+            all.extend(page.records);
+            if !page.more {
+                return all;
+            }
+        }
+    }
+
+    async fn texts(&self, range: &KeyRange, at: Option<Revision>) -> Vec<String> {
+        let text = |(key, record): &(Key, Record)| format!("{}={}", key.name(), text(&record.value));
+        self.list(range, at, 1000).await.iter().map(text).collect()
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Watch {
+        within("a watch", self.store.watch(range, after))
+            .await
+            .expect("a watch from an uncompacted revision opens")
+    }
+}
+
+fn new_plane() -> PlaneKeys {
+    PlaneKeys::new(PlaneId::from_random(rand::random()))
+}
+
+fn put(key: &Key, value: &str) -> Write {
+    Write::Put {
+        key: key.clone(),
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        ttl: None,
+    }
+}
+
+fn text(value: &Bytes) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} took longer than {PATIENCE:?}"),
+    }
+}
+
+async fn next(watch: &mut Watch) -> Result<Signal, WatchError> {
+    within("the next signal", watch.next()).await
+}
+
+/// Reads signals up to and including a revision.
+async fn signals_until(watch: &mut Watch, last: Revision) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    while signals.last().map(revision_of) != Some(last) {
+        let signal = next(watch).await.expect("a watch that is read goes on");
+        assert!(revision_of(&signal) <= last, "{signal:?} came where {last} was due");
+        signals.push(signal);
+    }
+    signals
+}
+
+/// `name=value@revision` of a put, `name-@revision` of a delete, `!plane@revision` of a dropped plane.
+fn describe(signal: &Signal) -> String {
+    match signal {
+        Signal::Event(event) => match &event.change {
+            Change::Put(value) => format!("{}={}@{}", event.key.name(), text(value), event.revision),
+            Change::Delete => format!("{}-@{}", event.key.name(), event.revision),
+        },
+        Signal::Dropped(plane, revision) => format!("!{plane}@{revision}"),
+    }
+}

@@ -1,0 +1,3 @@
+//! The backends that need nothing but this machine, against the contract and against faults.
+
+mod mem;
