@@ -192,7 +192,11 @@ fn parse_strategy(text: &str) -> PatchStrategy {
 fn finish(ty: &mut Type) {
     ty.wire.sort_unstable_by_key(|w| w.number);
     let mut by_name: Vec<u16> = (0..u16::try_from(ty.fields.len()).expect("a type has few fields")).collect();
-    ty.always = by_name.iter().copied().filter(|at| is_always_printed(&ty.fields[usize::from(*at)])).collect();
+    ty.always = by_name
+        .iter()
+        .copied()
+        .filter(|at| is_always_printed(&ty.fields[usize::from(*at)]))
+        .collect();
     by_name.sort_unstable_by_key(|at| ty.fields[usize::from(*at)].json);
     ty.by_name = by_name;
 }

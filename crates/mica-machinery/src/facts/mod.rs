@@ -16,7 +16,8 @@ use std::sync::LazyLock;
 
 pub use shape::{ListKind, MapKind, PatchStrategy, Shape, Special, TypeId};
 
-static TABLE: LazyLock<Facts> = LazyLock::new(|| load::parse(concat!(include_str!("kubernetes.tsv"), include_str!("mica.tsv"))));
+static TABLE: LazyLock<Facts> =
+    LazyLock::new(|| load::parse(concat!(include_str!("kubernetes.tsv"), include_str!("mica.tsv"))));
 
 /// The one table of built-in kinds, loaded on first use.
 pub fn facts() -> &'static Facts {

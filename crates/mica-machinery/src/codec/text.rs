@@ -1,0 +1,125 @@
+//! Text forms that Go's libraries give clients: quoted strings, base64 and JSON numbers.
+
+use std::fmt::Write;
+
+/// Quotes as Go's `strconv.Quote`: what is not printable becomes an escape.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        quote_char(&mut out, c);
+    }
+    out.push('"');
+    out
+}
+
+fn quote_char(out: &mut String, c: char) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\x07' => out.push_str("\\a"),
+        '\x08' => out.push_str("\\b"),
+        '\x0c' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\x0b' => out.push_str("\\v"),
+        ' '..='~' => out.push(c),
+        '\0'..='\x7f' => write!(out, "\\x{:02x}", u32::from(c)).expect("writing to a string cannot fail"),
+        _ if is_printable(c) => out.push(c),
+        _ if u32::from(c) > 0xffff => write!(out, "\\U{:08x}", u32::from(c)).expect("writing to a string cannot fail"),
+        _ => write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a string cannot fail"),
+    }
+}
+
+fn is_printable(c: char) -> bool {
+    // The standard library knows which characters print. Only the first of a string may not be a combining mark
+    // there; in Go marks always print.
+    let mut text = String::from("a");
+    text.push(c);
+    c == char::REPLACEMENT_CHARACTER || text.escape_debug().count() == 2
+}
+
+/// Decodes standard base64 as Go does: line breaks are skipped, the error names the byte.
+pub fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
+    let corrupt = |at: usize| format!("illegal base64 data at input byte {at}");
+    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    let mut at = 0;
+    let skip_breaks = |mut at: usize| {
+        while matches!(text.get(at), Some(b'\n' | b'\r')) {
+            at += 1;
+        }
+        at
+    };
+    while at < text.len() {
+        let mut group = [0_u8; 4];
+        let mut filled = 0;
+        let mut padded = false;
+        while filled < 4 {
+            let Some(byte) = text.get(at) else {
+                if filled == 0 {
+                    return Ok(out);
+                }
+                return Err(corrupt(at - filled));
+            };
+            at += 1;
+            match byte {
+                b'\n' | b'\r' => {}
+                b'=' => {
+                    if filled < 2 {
+                        return Err(corrupt(at - 1));
+                    }
+                    if filled == 2 {
+                        at = skip_breaks(at);
+                        match text.get(at) {
+                            None => return Err(corrupt(text.len())),
+                            Some(b'=') => at += 1,
+                            Some(_) => return Err(corrupt(at - 1)),
+                        }
+                    }
+                    at = skip_breaks(at);
+                    if at < text.len() {
+                        return Err(corrupt(at));
+                    }
+                    padded = true;
+                    break;
+                }
+                _ => {
+                    group[filled] = sextet(*byte).ok_or_else(|| corrupt(at - 1))?;
+                    filled += 1;
+                }
+            }
+        }
+        let bits = group.iter().fold(0_u32, |sum, six| sum << 6 | u32::from(*six));
+        out.extend_from_slice(&bits.to_be_bytes()[1..if padded { filled } else { 4 }]);
+    }
+    Ok(out)
+}
+
+fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+/// Prints a float as Go's JSON encoder: shortest digits, an exponent only for the very small and very large.
+pub fn write_float(out: &mut Vec<u8>, value: f64) {
+    use std::io::Write as _;
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((digits, power)) if !power.starts_with('-') => {
+                write!(out, "{digits}e+{power}").expect("writing to a vector cannot fail");
+            }
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+    } else {
+        write!(out, "{value}").expect("writing to a vector cannot fail");
+    }
+}
