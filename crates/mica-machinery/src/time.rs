@@ -65,6 +65,12 @@ impl Time {
         self.0 == DateTime::constant(1, 1, 1, 0, 0, 0, 0)
     }
 
+    /// This many seconds later; the ends of the calendar stay where they are.
+    #[must_use]
+    pub fn plus_seconds(&self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(SignedDuration::from_secs(seconds)))
+    }
+
     /// Time passed since this time.
     pub fn until(&self, now: Timestamp) -> SignedDuration {
         Time::from(now).0.duration_since(self.0)
