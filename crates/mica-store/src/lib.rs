@@ -4,11 +4,13 @@
 //! values are opaque.
 
 pub mod conformance;
+pub mod etcd;
 pub mod hub;
 pub mod key;
 pub mod mem;
 pub mod store;
 
+pub use etcd::{EtcdConfig, EtcdStore};
 pub use key::{Key, KeyRange, PlaneKeys};
 pub use mem::MemStore;
 pub use store::{
