@@ -16,8 +16,13 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) > 1 && os.Args[1] == "fixtures" {
-		printFixtures()
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "fixtures":
+		writeFixtures(os.Args[2])
+		return
+	case len(os.Args) == 3 && os.Args[1] == "explain":
+		// What a hash in the fixtures stands for: `go run . explain apps/v1/Deployment`.
+		fmt.Println(strings.Join(kindFixtures(os.Args[2]), "\n"))
 		return
 	}
 	kinds := collectKinds()

@@ -9,11 +9,13 @@
 
 mod cursor;
 mod encode;
+#[cfg(test)]
+pub(crate) mod fill;
 mod normal;
 mod strict;
 mod syntax;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod text;
 mod typed;
 mod untyped;
@@ -33,9 +35,10 @@ use strict::Strict;
 use typed::{Place, Typed};
 use untyped::{Numbers, Untyped};
 
-/// How deep a decoded value may nest. Go allows 10,000; everything that walks values recurses, and nothing real is
-/// anywhere near this. Deeper input that is only skipped (unknown fields) passes as upstream.
-pub const MAX_DEPTH: usize = 512;
+/// How deep a decoded value may nest. Go allows 10,000; everything that walks values recurses, and nothing real comes
+/// near this. It stays well below serde_json's own limit of 128, so that stored objects can always be read again, with
+/// the managed fields that mirror their nesting. Deeper input that is only skipped (unknown fields) passes as upstream.
+pub const MAX_DEPTH: usize = 100;
 
 /// A decoded document and what strict field validation has to say about it.
 #[derive(Debug, Clone, PartialEq)]
