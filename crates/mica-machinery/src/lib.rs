@@ -10,6 +10,7 @@ pub mod kind;
 pub mod meta;
 pub mod names;
 pub mod object;
+pub mod patch;
 pub mod quantity;
 pub mod select;
 pub mod time;
