@@ -119,6 +119,11 @@ impl Hub {
         reaches_back.then(|| HubWatch::new(self.shared.clone(), range, after, None))
     }
 
+    /// Whether everything after `after` is still remembered. A moment later that may no longer be so.
+    pub fn reaches_back_to(&self, after: Revision) -> bool {
+        self.shared.ring.read().reaches_back_to(after)
+    }
+
     /// A watch that begins with the backend's history and changes over to the hub where its memory begins.
     pub fn watch_with(&self, range: KeyRange, after: Revision, history: Box<dyn History>) -> HubWatch {
         HubWatch::new(self.shared.clone(), range, after, Some(history))
