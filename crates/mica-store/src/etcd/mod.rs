@@ -273,30 +273,28 @@ impl Shared {
     async fn open_watch(self: &Arc<Self>, range: KeyRange, after: Revision) -> Result<Watch, ReadError> {
         // The position before anything else: changes up to it are in `quiet`, and the hub will tell those after it.
         let position = self.hub.position();
-        let known_compacted = self.compacted();
-        if after >= known_compacted
-            && let Some(watch) = self.hub.watch(range.clone(), after)
-        {
-            return Ok(Box::new(watch));
-        }
-        // In a plane that has not changed since, a watch from `after` and one from now are the same.
-        if range
+        let compacted = self.compacted();
+        let start = if after >= compacted && self.hub.reaches_back_to(after) {
+            after
+        } else if range
             .plane()
             .is_some_and(|plane| self.quiet.unchanged_since(plane, after))
-            && let Some(watch) = self.hub.watch(range.clone(), position.max(after))
         {
-            return Ok(Box::new(watch));
-        }
-        let readable = after >= known_compacted
+            // In a plane that has not changed since, a watch from then and one from now are the same.
+            position.max(after)
+        } else if after >= compacted
             && self
                 .is_readable(after)
                 .await
-                .map_err(|failure| failure.into_read(known_compacted))?;
-        if !readable {
+                .map_err(|failure| failure.into_read(compacted))?
+        {
+            after
+        } else {
             return Err(self.expired().await);
-        }
-        let history = EtcdHistory::new(self.clone(), range.clone());
-        Ok(Box::new(self.hub.watch_with(range, after, Box::new(history))))
+        };
+        // Whatever the hub remembers now, it may have forgotten when the watch is made: always with history.
+        let history = Box::new(EtcdHistory::new(self.clone(), range.clone()));
+        Ok(Box::new(self.hub.watch_with(range, start, history)))
     }
 }
 
