@@ -1,0 +1,230 @@
+//! The one service around all others: what every request gets, whatever it asks for.
+//!
+//! Order matters: the panic catcher is inside the deadline, so that a request that panics late is still answered; headers are
+//! put on last, so that refusals made here have them too.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+
+use super::body::{Body, Lasting};
+use super::duration::parse_go_duration;
+use super::receive::RequestBody;
+use super::{Context, Peer, Service, gzip, limit};
+use crate::error::ApiError;
+use crate::metrics::{HttpMetrics, Pending};
+use crate::request::Query;
+
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const STRICT_TRANSPORT_SECURITY: HeaderName = HeaderName::from_static("strict-transport-security");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+
+#[derive(Clone, Debug)]
+pub struct EnvelopeOptions {
+    /// The most time a request that is not long-running gets.
+    pub request_timeout: Duration,
+    /// The directives of `Strict-Transport-Security`, if it is to be sent.
+    pub hsts: Option<HeaderValue>,
+}
+
+impl Default for EnvelopeOptions {
+    fn default() -> Self {
+        Self {
+            request_timeout: limit::REQUEST_TIMEOUT,
+            hsts: None,
+        }
+    }
+}
+
+/// Wraps a service so that every answer has the common headers, keeps its deadline and is counted.
+pub struct Envelope<S> {
+    service: S,
+    options: EnvelopeOptions,
+    metrics: Arc<HttpMetrics>,
+}
+
+impl<S: Service> Envelope<S> {
+    pub fn new(service: S, options: EnvelopeOptions, metrics: Arc<HttpMetrics>) -> Self {
+        Self {
+            service,
+            options,
+            metrics,
+        }
+    }
+
+    pub fn metrics(&self) -> &Arc<HttpMetrics> {
+        &self.metrics
+    }
+
+    /// Answers a request that came over `peer`'s connection.
+    pub async fn answer(&self, peer: Arc<Peer>, request: Request<RequestBody>) -> Response<Body> {
+        let mut context = Context {
+            peer,
+            audit_id: request
+                .headers()
+                .get(AUDIT_ID)
+                .filter(|id| !id.is_empty())
+                .cloned()
+                .unwrap_or_else(new_audit_id),
+            received: Instant::now(),
+            deadline: None,
+            labels: OnceLock::new(),
+        };
+        let pending = self.metrics.started(request.method());
+        let compress = gzip::accepted(request.headers().get(ACCEPT_ENCODING)) && request.method() != Method::HEAD;
+        let mut response = match self.deadline(&request, context.received) {
+            Ok(deadline) => {
+                context.deadline = deadline;
+                self.guarded(&context, request).await
+            }
+            Err(refusal) => status_response(&refusal),
+        };
+        self.put_headers(&mut response, &context);
+        if compress && may_compress(&response) && response.body_mut().exceeds(limit::GZIP_THRESHOLD).await {
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_ENCODING, GZIP);
+            headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            headers.remove(CONTENT_LENGTH);
+            response = response.map(Body::gzipped);
+        }
+        observe(pending, &context, response).map(Body::stall_watched)
+    }
+
+    /// When the request must be answered. Long-running ones have no deadline, and their `timeout` is not looked at.
+    fn deadline(&self, request: &Request<RequestBody>, received: Instant) -> Result<Option<Instant>, ApiError> {
+        let query = request.uri().query().unwrap_or_default();
+        let mut most = self.options.request_timeout;
+        // Most requests have neither word in their query: spare them the parsing.
+        if query.contains("watch") || query.contains("timeout") {
+            let query = Query::parse(Some(query));
+            if query.flag("watch") {
+                return Ok(None);
+            }
+            if let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) {
+                let asked = parse_go_duration(text).map_err(|error| {
+                    ApiError::bad_request(format!("invalid timeout specified in the request URL - {error}"))
+                })?;
+                if !asked.is_zero() {
+                    most = most.min(asked);
+                }
+            }
+        }
+        Ok(if request.uri().path().contains("/watch/") {
+            None
+        } else {
+            Some(received + most)
+        })
+    }
+
+    async fn guarded(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
+        let line = RequestLine::of(&request);
+        let called = AssertUnwindSafe(self.service.call(context, request)).catch_unwind();
+        let answered = match context.deadline {
+            None => Ok(called.await),
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), called).await,
+        };
+        match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(panic)) => {
+                tracing::error!(
+                    request = %line, audit_id = ?context.audit_id, panic = panic_text(&*panic),
+                    "a request panicked"
+                );
+                status_response(&ApiError::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "InternalError",
+                    "This request caused apiserver to panic. Look in the logs for details.",
+                ))
+            }
+            Err(_elapsed) => {
+                self.metrics.timed_out(context.labels.get());
+                status_response(&ApiError::timeout(
+                    "Timeout: request did not complete within the allotted timeout",
+                ))
+            }
+        }
+    }
+
+    fn put_headers(&self, response: &mut Response<Body>, context: &Context) {
+        let headers = response.headers_mut();
+        headers.entry(AUDIT_ID).or_insert_with(|| context.audit_id.clone());
+        headers.entry(CACHE_CONTROL).or_insert(NO_CACHE);
+        if let Some(directives) = &self.options.hsts {
+            headers
+                .entry(STRICT_TRANSPORT_SECURITY)
+                .or_insert_with(|| directives.clone());
+        }
+    }
+}
+
+/// The method and path, kept for the log line of a panic: a `Uri` clones without copying its text.
+struct RequestLine(Method, http::Uri);
+
+impl RequestLine {
+    fn of(request: &Request<RequestBody>) -> Self {
+        Self(request.method().clone(), request.uri().clone())
+    }
+}
+
+impl std::fmt::Display for RequestLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.0, self.1.path())
+    }
+}
+
+pub(super) fn new_audit_id() -> HeaderValue {
+    // Not `Uuid::new_v4`: that asks the operating system each time, and an audit id need not be unguessable.
+    let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).expect("a UUID is ASCII")
+}
+
+/// A `Status` in JSON, for refusals made before anything is negotiated.
+pub(crate) fn status_response(error: &ApiError) -> Response<Body> {
+    let text = serde_json::to_vec(&error.to_status()).expect("a Status is plain JSON");
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = error.code();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(after) = error.retry_after() {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    response
+}
+
+fn may_compress(response: &Response<Body>) -> bool {
+    response.status() != StatusCode::SWITCHING_PROTOCOLS
+        && !response.headers().contains_key(CONTENT_ENCODING)
+        && response.body().lasting() == Lasting::Finite
+}
+
+/// Counts the request: at once when its whole answer is in hand, otherwise when its body ends.
+fn observe(pending: Pending, context: &Context, response: Response<Body>) -> Response<Body> {
+    let answered = pending.answered(context.labels.get(), response.status(), response.body().lasting());
+    match response.body().len() {
+        Some(len) => {
+            answered.finish(len);
+            response
+        }
+        None => response.map(|body| body.observed(Box::new(answered))),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("of no text")
+}
+
+#[cfg(test)]
+mod tests;

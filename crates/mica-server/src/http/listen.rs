@@ -1,0 +1,297 @@
+//! Accepting connections, speaking TLS and HTTP on them, and letting go of them in order.
+//!
+//! Draining has three steps: stop accepting; tell every connection (GOAWAY, `Connection: close`) and every watch; after a
+//! deadline drop what is left. A connection costs one task; so does each open HTTP/2 stream.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::body::Body;
+use super::envelope::Envelope;
+use super::peer::{Peer, Protocol};
+use super::receive::RequestBody;
+use super::stall::{StallGuard, StreamExecutor};
+use super::{Service, limit};
+use crate::tls::{ClientRoots, PresentedCertificates};
+
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    pub max_connections: usize,
+    pub handshake_timeout: Duration,
+    pub idle_timeout: Duration,
+    /// How long a client may take nothing.
+    pub write_stall: Duration,
+    /// How long requests may take to finish once draining began.
+    pub drain_deadline: Duration,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            max_connections: limit::MAX_CONNECTIONS,
+            handshake_timeout: limit::HANDSHAKE_TIMEOUT,
+            idle_timeout: limit::IDLE_TIMEOUT,
+            write_stall: limit::WRITE_STALL,
+            drain_deadline: limit::DRAIN_DEADLINE,
+        }
+    }
+}
+
+/// How draining ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drain {
+    Clean,
+    /// Connections were still open at the deadline and were dropped.
+    CutOff {
+        connections: usize,
+    },
+}
+
+/// A bound socket that does not accept yet.
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    roots: Arc<ClientRoots>,
+    options: ListenOptions,
+}
+
+impl Listener {
+    pub async fn bind(
+        addr: SocketAddr,
+        tls: Arc<rustls::ServerConfig>,
+        roots: Arc<ClientRoots>,
+        options: ListenOptions,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            tcp: TcpListener::bind(addr).await?,
+            tls,
+            roots,
+            options,
+        })
+    }
+
+    /// Takes over a socket bound before, so that a port in use is found out first.
+    pub fn from_tcp(
+        tcp: TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+        roots: Arc<ClientRoots>,
+        options: ListenOptions,
+    ) -> Self {
+        Self {
+            tcp,
+            tls,
+            roots,
+            options,
+        }
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves until `drain` is cancelled and what is in flight has finished.
+    pub async fn serve<S: Service>(self, service: Arc<Envelope<S>>, drain: CancellationToken) -> Drain {
+        let drop_all = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let server = Arc::new(Connections {
+            acceptor: TlsAcceptor::from(self.tls),
+            roots: self.roots,
+            service,
+            slots: Arc::new(Semaphore::new(self.options.max_connections)),
+            drain: drain.clone(),
+            drop_all: drop_all.clone(),
+            tasks: tasks.clone(),
+            options: self.options,
+        });
+        tokio::select! {
+            () = accept(&self.tcp, &server) => unreachable!("accepting does not end by itself"),
+            () = drain.cancelled() => {}
+        }
+        drop(self.tcp);
+        tasks.close();
+        if tokio::time::timeout(server.options.drain_deadline, tasks.wait())
+            .await
+            .is_ok()
+        {
+            return Drain::Clean;
+        }
+        let connections = tasks.len();
+        drop_all.cancel();
+        tasks.wait().await;
+        Drain::CutOff { connections }
+    }
+}
+
+struct Connections<S> {
+    acceptor: TlsAcceptor,
+    roots: Arc<ClientRoots>,
+    service: Arc<Envelope<S>>,
+    slots: Arc<Semaphore>,
+    drain: CancellationToken,
+    drop_all: CancellationToken,
+    tasks: TaskTracker,
+    options: ListenOptions,
+}
+
+/// Pause after a failed accept: the usual reason is that no file descriptors are left, and only time frees some.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+async fn accept<S: Service>(tcp: &TcpListener, server: &Arc<Connections<S>>) {
+    loop {
+        let (stream, addr) = match tcp.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_peers_fault(&error) {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let Ok(slot) = server.slots.clone().try_acquire_owned() else {
+            tracing::warn!(%addr, limit = server.options.max_connections, "a connection was refused: too many are open");
+            continue;
+        };
+        let serving = server.clone().connection(stream, addr, slot);
+        let drop_all = server.drop_all.clone();
+        server.tasks.spawn(async move {
+            tokio::select! {
+                () = serving => {}
+                () = drop_all.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn is_peers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+impl<S: Service> Connections<S> {
+    async fn connection(self: Arc<Self>, stream: TcpStream, addr: SocketAddr, _slot: OwnedSemaphorePermit) {
+        if let Err(error) = tune(&stream) {
+            tracing::debug!(%addr, %error, "socket options were refused");
+        }
+        let handshake = tokio::time::timeout(self.options.handshake_timeout, self.acceptor.accept(stream));
+        // While draining nothing new begins: a peer in the middle of its handshake is let go.
+        let accepted = tokio::select! {
+            accepted = handshake => accepted,
+            () = self.drain.cancelled() => return,
+        };
+        let tls = match accepted {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => {
+                self.service.metrics().handshake_failed();
+                tracing::debug!(%addr, %error, "TLS handshake error");
+                return;
+            }
+            Err(_elapsed) => {
+                self.service.metrics().handshake_failed();
+                tracing::debug!(%addr, "TLS handshake timed out");
+                return;
+            }
+        };
+        // Each boxed: a task is as large as its largest branch for as long as it lives.
+        let serving: BoxFuture<'static, Result<(), hyper::Error>> = match tls.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Box::pin(self.serve_http2(tls, addr)),
+            _ => Box::pin(self.serve_http1(tls, addr)),
+        };
+        if let Err(error) = serving.await {
+            tracing::debug!(%addr, %error, "a connection ended with an error");
+        }
+    }
+
+    fn peer(&self, addr: SocketAddr, protocol: Protocol, tls: &TlsStream<TcpStream>) -> Arc<Peer> {
+        let session = tls.get_ref().1;
+        let certificates = session
+            .peer_certificates()
+            .filter(|chain| !chain.is_empty())
+            .map(|chain| PresentedCertificates::new(chain.to_vec(), self.roots.clone()));
+        let (drain, tasks) = (self.drain.clone(), self.tasks.clone());
+        Arc::new(Peer::connected(
+            addr,
+            protocol,
+            session.server_name(),
+            certificates,
+            drain,
+            tasks,
+        ))
+    }
+
+    async fn serve_http1(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
+        let peer = self.peer(addr, Protocol::Http1, &tls);
+        let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.options.idle_timeout)
+            .max_header_size(limit::MAX_HEADERS as usize)
+            .max_buf_size(limit::CONNECTION_BUFFER)
+            .serve_connection(TokioIo::new(StallGuard::new(tls, self.options.write_stall)), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = self.drain.cancelled() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    }
+
+    async fn serve_http2(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
+        let peer = self.peer(addr, Protocol::Http2, &tls);
+        let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
+        let connection = http2::Builder::new(StreamExecutor {
+            patience: self.options.write_stall,
+        })
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limit::MAX_STREAMS)
+        .initial_stream_window_size(limit::STREAM_WINDOW)
+        .initial_connection_window_size(limit::CONNECTION_WINDOW)
+        .max_send_buf_size(limit::STREAM_SEND_BUFFER)
+        .max_header_list_size(limit::MAX_HEADERS)
+        .keep_alive_interval(limit::PING_INTERVAL)
+        .keep_alive_timeout(limit::PING_TIMEOUT)
+        .serve_connection(TokioIo::new(StallGuard::new(tls, self.options.write_stall)), service);
+        let mut connection = std::pin::pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = self.drain.cancelled() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    }
+}
+
+/// Boxed, because the task of an HTTP/2 stream keeps the room of this future while its body, perhaps a watch, is sent.
+fn answer<S: Service>(
+    service: Arc<Envelope<S>>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+    Box::pin(async move { Ok(service.answer(peer, request.map(RequestBody::Incoming)).await) })
+}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(limit::TCP_KEEPALIVE)
+        .with_interval(limit::TCP_KEEPALIVE / 4);
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

@@ -1,0 +1,63 @@
+//! The outside of the server: connections, and the frame around every request.
+//!
+//! [`listen`] accepts, speaks TLS and HTTP/1.1 or HTTP/2, and hands each request to a [`Service`]. [`Envelope`] is the one
+//! service around all others: deadline, audit id, panic containment, compression, common headers, metrics.
+//! Nothing here knows a path or a kind.
+
+mod body;
+mod duration;
+mod envelope;
+mod gzip;
+pub mod limit;
+mod listen;
+mod peer;
+mod receive;
+mod stall;
+mod websocket;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use ::http::{HeaderValue, Request, Response};
+
+pub use body::{Body, BoxError, Lasting, Observer};
+pub use duration::parse_go_duration;
+pub use envelope::{Envelope, EnvelopeOptions};
+pub use listen::{Drain, ListenOptions, Listener};
+pub use peer::{Peer, Protocol};
+pub use receive::{ReadBodyError, RequestBody, read_body};
+pub use websocket::{Frames, bearer_token, is_websocket, upgrade_watch};
+
+use crate::metrics::RequestLabels;
+
+/// What answers requests. Cheap to share: one instance serves every connection.
+pub trait Service: Send + Sync + 'static {
+    fn call(&self, context: &Context, request: Request<RequestBody>) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// What is known about a request beside the request itself.
+pub struct Context {
+    pub peer: Arc<Peer>,
+    /// The client's `Audit-ID`, or one that we made; answered in the header of the same name.
+    pub audit_id: HeaderValue,
+    pub received: Instant,
+    /// When the answer is given up; none for long-running requests.
+    pub deadline: Option<Instant>,
+    /// How metrics count this request. Set once, by whoever has understood the path; before that only the method is known.
+    pub labels: OnceLock<RequestLabels>,
+}
+
+impl Context {
+    /// For requests that do not come over a connection.
+    pub fn new(peer: Arc<Peer>) -> Self {
+        Self {
+            peer,
+            audit_id: envelope::new_audit_id(),
+            received: Instant::now(),
+            deadline: None,
+            labels: OnceLock::new(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Who is at the other end of a connection.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::tls::{PresentedCertificates, RefusedCertificate};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    Http1,
+    Http2,
+    /// A call from inside this process, not over a connection.
+    InProcess,
+}
+
+/// One per connection, shared by its requests.
+pub struct Peer {
+    addr: SocketAddr,
+    protocol: Protocol,
+    server_name: Option<Box<str>>,
+    certificates: Option<PresentedCertificates>,
+    drain: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Peer {
+    pub(super) fn connected(
+        addr: SocketAddr,
+        protocol: Protocol,
+        server_name: Option<&str>,
+        certificates: Option<PresentedCertificates>,
+        drain: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            addr,
+            protocol,
+            server_name: server_name.map(Box::from),
+            certificates,
+            drain,
+            tasks,
+        }
+    }
+
+    /// The peer of calls from inside this process.
+    pub fn in_process(drain: CancellationToken) -> Self {
+        Self {
+            addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            protocol: Protocol::InProcess,
+            server_name: None,
+            certificates: None,
+            drain,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// The host that the client named in the handshake.
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// The chain that the client proved to hold the key of, leaf first, if it is good at `now` under the server's own roots.
+    ///
+    /// `Ok(None)` when no certificate was presented. A bad one is no failed handshake but an error here, so that the request
+    /// can be answered with 401 as upstream does.
+    pub fn verified_chain(&self, now: UnixTime) -> Result<Option<&[CertificateDer<'static>]>, RefusedCertificate> {
+        self.certificates
+            .as_ref()
+            .map(|presented| presented.verified(now))
+            .transpose()
+    }
+
+    /// The chain as presented, for roots other than the server's own (a plane's). It is proven that the client holds the key,
+    /// nothing else.
+    pub fn presented_chain(&self) -> &[CertificateDer<'static>] {
+        self.certificates
+            .as_ref()
+            .map_or(&[], PresentedCertificates::unverified)
+    }
+
+    /// Cancelled when the server drains: watches end then.
+    pub fn drain(&self) -> &CancellationToken {
+        &self.drain
+    }
+
+    /// Runs what outlives the request, such as an upgraded connection. Shutdown waits for it.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+}

@@ -1,0 +1,152 @@
+//! Request bodies: the type, and reading one within its limit.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use super::body::BoxError;
+
+/// A request body: from a connection, or given whole by a caller in this process.
+#[derive(Default)]
+pub enum RequestBody {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Incoming(Incoming),
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() {
+            Self::Empty
+        } else {
+            Self::Full(bytes)
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        match this {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *this = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Self::Incoming(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(_) => false,
+            Self::Incoming(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Incoming(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadBodyError {
+    /// Upstream's sentence, which is also what the client gets.
+    #[error("Request entity too large: limit is {limit}")]
+    TooLarge { limit: usize },
+    #[error("the request body did not arrive in time")]
+    Timeout,
+    #[error("the request body broke off")]
+    Broken(#[source] BoxError),
+}
+
+/// Reads a body of at most `limit` bytes. A body that arrives in one piece is not copied.
+///
+/// One that announces more is refused before it is read; one that says nothing is read no further than the limit.
+pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> Result<Bytes, ReadBodyError> {
+    let announced = body.size_hint().lower();
+    if announced > limit as u64 {
+        return Err(ReadBodyError::TooLarge { limit });
+    }
+    match body {
+        RequestBody::Empty => Ok(Bytes::new()),
+        RequestBody::Full(bytes) => Ok(bytes),
+        RequestBody::Incoming(incoming) if incoming.is_end_stream() => Ok(Bytes::new()),
+        RequestBody::Incoming(incoming) => tokio::time::timeout(patience, collect(incoming, limit))
+            .await
+            .unwrap_or(Err(ReadBodyError::Timeout)),
+    }
+}
+
+async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, ReadBodyError>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ReadBodyError::Broken(error.into()))?;
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.len() + rest.len() + piece.len() > limit {
+            return Err(ReadBodyError::TooLarge { limit });
+        }
+        if first.is_empty() && rest.is_empty() {
+            first = piece;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.reserve(announced.max(first.len() + piece.len()));
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&piece);
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    async fn check(pieces: &[&'static str], limit: usize) -> Result<Bytes, String> {
+        let frames: Vec<Result<Frame<Bytes>, BoxError>> = pieces
+            .iter()
+            .map(|piece| Ok(Frame::data(Bytes::from(*piece))))
+            .collect();
+        collect(StreamBody::new(stream::iter(frames)), limit)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_up_to_their_limit() {
+        assert_eq!(check(&[], 4).await.unwrap(), "");
+        assert_eq!(check(&["abcd"], 4).await.unwrap(), "abcd");
+        assert_eq!(check(&["a", "", "b", "cd"], 4).await.unwrap(), "abcd");
+        assert_eq!(
+            check(&["ab", "cde"], 4).await.unwrap_err(),
+            "Request entity too large: limit is 4"
+        );
+        let full = RequestBody::from(Bytes::from("abcde"));
+        let refused = read_body(full, 4, Duration::from_secs(1)).await.unwrap_err();
+        assert!(matches!(refused, ReadBodyError::TooLarge { limit: 4 }));
+    }
+}

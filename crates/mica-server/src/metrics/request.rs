@@ -1,0 +1,384 @@
+//! What is counted about requests, under upstream's names.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use compact_str::CompactString;
+use http::{Method, StatusCode};
+
+use super::family::Label::{Closed, Open};
+use super::{Collect, Counter, Family, Gauge, Histogram, Label, Registry, Text, exponential_buckets};
+use crate::http::{Lasting, Observer};
+
+/// How a request is counted. Only names that exist in discovery belong here: a path that nobody serves has empty labels.
+#[derive(Clone, Debug, Default)]
+pub struct RequestLabels {
+    /// In capitals as upstream counts them: GET, LIST, WATCH, POST, PUT, PATCH, APPLY, DELETE, DELETECOLLECTION, CONNECT.
+    pub verb: &'static str,
+    /// `All` or empty.
+    pub dry_run: &'static str,
+    pub group: CompactString,
+    pub version: CompactString,
+    pub resource: CompactString,
+    pub subresource: CompactString,
+    /// `resource`, `namespace`, `cluster` or empty.
+    pub scope: &'static str,
+}
+
+const COMPONENT: &str = "apiserver";
+
+const TOTAL: &[Label] = &[
+    Closed("verb"),
+    Closed("dry_run"),
+    Open("group"),
+    Open("version"),
+    Open("resource"),
+    Open("subresource"),
+    Closed("scope"),
+    Closed("component"),
+    Closed("code"),
+];
+const DURATION: &[Label] = &[
+    Closed("verb"),
+    Closed("dry_run"),
+    Open("group"),
+    Open("version"),
+    Open("resource"),
+    Open("subresource"),
+    Closed("scope"),
+    Closed("component"),
+];
+const PLAIN: &[Label] = &[
+    Closed("verb"),
+    Open("group"),
+    Open("version"),
+    Open("resource"),
+    Open("subresource"),
+    Closed("scope"),
+    Closed("component"),
+];
+const TERMINATIONS: &[Label] = &[
+    Closed("verb"),
+    Open("group"),
+    Open("version"),
+    Open("resource"),
+    Open("subresource"),
+    Closed("scope"),
+    Closed("component"),
+    Closed("code"),
+];
+const EVENTS: &[Label] = &[Open("group"), Open("version"), Open("resource")];
+
+/// Upstream's, chosen for its latency objectives.
+const SECONDS: &[f64] = &[
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+static SIZES: [f64; 7] = exponential_buckets(1000.0, 10.0);
+static EVENT_SIZES: [f64; 8] = exponential_buckets(1024.0, 2.0);
+
+pub struct HttpMetrics {
+    total: Family<Counter>,
+    duration: Family<Histogram>,
+    sizes: Family<Histogram>,
+    long_running: Family<Gauge>,
+    terminations: Family<Counter>,
+    in_flight: Family<Gauge>,
+    watch_events: Family<Counter>,
+    watch_event_sizes: Family<Histogram>,
+    handshake_errors: Family<Counter>,
+}
+
+impl HttpMetrics {
+    pub fn new(registry: &Registry) -> Arc<Self> {
+        let metrics = Arc::new(Self {
+            total: Family::new(
+                "apiserver_request_total",
+                "Counter of requests by verb, dry run, group, version, resource, scope, component and response code.",
+                TOTAL,
+            ),
+            duration: Family::histogram(
+                "apiserver_request_duration_seconds",
+                "Time to answer, in seconds, by verb, dry run, group, version, resource, subresource, scope and component.",
+                DURATION,
+                SECONDS,
+            ),
+            sizes: Family::histogram(
+                "apiserver_response_sizes",
+                "Size of answers, in bytes, by verb, group, version, resource, subresource, scope and component.",
+                PLAIN,
+                &SIZES,
+            ),
+            long_running: Family::new(
+                "apiserver_longrunning_requests",
+                "Open long-running requests by verb, group, version, resource, scope and component.",
+                PLAIN,
+            ),
+            terminations: Family::new(
+                "apiserver_request_terminations_total",
+                "Requests that the server ended in self-defence.",
+                TERMINATIONS,
+            ),
+            in_flight: Family::new(
+                "apiserver_current_inflight_requests",
+                "Requests being answered, long-running ones aside, by kind.",
+                &[Closed("request_kind")],
+            ),
+            watch_events: Family::new("apiserver_watch_events_total", "Events sent to watchers.", EVENTS),
+            watch_event_sizes: Family::histogram(
+                "apiserver_watch_events_sizes",
+                "Size of watch events, in bytes.",
+                EVENTS,
+                &EVENT_SIZES,
+            ),
+            handshake_errors: Family::new(
+                "apiserver_tls_handshake_errors_total",
+                "Connections dropped because the TLS handshake failed.",
+                &[],
+            ),
+        });
+        metrics.handshake_errors.with(&[], |counter| counter.add(0));
+        for kind in ["readOnly", "mutating"] {
+            metrics.in_flight.with(&[kind], |gauge| gauge.set(0));
+        }
+        registry.register(metrics)
+    }
+
+    /// A request begins. It is in flight until the result, or what comes of it, is dropped.
+    pub fn started(self: &Arc<Self>, method: &Method) -> Pending {
+        let kind = if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            "readOnly"
+        } else {
+            "mutating"
+        };
+        self.in_flight.with(&[kind], Gauge::inc);
+        let fallback = RequestLabels {
+            verb: verb_of(method),
+            ..RequestLabels::default()
+        };
+        Pending {
+            guard: Some(InFlight {
+                metrics: self.clone(),
+                kind,
+            }),
+            fallback,
+            started: Instant::now(),
+        }
+    }
+
+    /// A request was given up at its deadline.
+    pub fn timed_out(&self, labels: Option<&RequestLabels>) {
+        if let Some(l) = labels {
+            let values = [
+                l.verb,
+                &l.group,
+                &l.version,
+                &l.resource,
+                &l.subresource,
+                l.scope,
+                COMPONENT,
+                "504",
+            ];
+            self.terminations.with(&values, Counter::inc);
+        }
+    }
+
+    pub fn handshake_failed(&self) {
+        self.handshake_errors.with(&[], Counter::inc);
+    }
+
+    /// Events were sent to a watcher.
+    pub fn watch_event(&self, group: &str, version: &str, resource: &str, bytes: usize) {
+        self.watch_events.with(&[group, version, resource], Counter::inc);
+        self.watch_event_sizes
+            .with(&[group, version, resource], |sizes| sizes.observe(bytes as f64));
+    }
+}
+
+fn verb_of(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+impl Collect for HttpMetrics {
+    fn collect(&self, text: &mut Text) {
+        self.total.collect(text);
+        self.duration.collect(text);
+        self.sizes.collect(text);
+        self.long_running.collect(text);
+        self.terminations.collect(text);
+        self.in_flight.collect(text);
+        self.watch_events.collect(text);
+        self.watch_event_sizes.collect(text);
+        self.handshake_errors.collect(text);
+    }
+}
+
+struct InFlight {
+    metrics: Arc<HttpMetrics>,
+    kind: &'static str,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.metrics.in_flight.with(&[self.kind], Gauge::dec);
+    }
+}
+
+/// A request that has no answer yet. Dropped without one, it was the client that went away: not counted.
+pub struct Pending {
+    guard: Option<InFlight>,
+    fallback: RequestLabels,
+    started: Instant,
+}
+
+impl Pending {
+    /// The head of the answer is known.
+    pub fn answered(mut self, labels: Option<&RequestLabels>, code: StatusCode, lasting: Lasting) -> Answered {
+        let guard = self.guard.take().expect("a request is answered once");
+        let metrics = guard.metrics.clone();
+        let labels = labels.unwrap_or(&self.fallback).clone();
+        let held = match lasting {
+            Lasting::Finite => Held::InFlight { _guard: guard },
+            Lasting::LongRunning => {
+                drop(guard);
+                metrics.long_running.with(&plain(&labels), Gauge::inc);
+                Held::LongRunning
+            }
+        };
+        Answered {
+            metrics,
+            labels,
+            code,
+            started: self.started,
+            held,
+        }
+    }
+}
+
+enum Held {
+    InFlight { _guard: InFlight },
+    LongRunning,
+}
+
+/// A request whose answer is being sent.
+pub struct Answered {
+    metrics: Arc<HttpMetrics>,
+    labels: RequestLabels,
+    code: StatusCode,
+    started: Instant,
+    held: Held,
+}
+
+impl Answered {
+    /// The answer is out, or given up, after `bytes` of body.
+    pub fn finish(self, bytes: u64) {
+        let Self {
+            metrics,
+            labels: l,
+            code,
+            started,
+            held,
+        } = self;
+        if let Held::LongRunning = held {
+            metrics.long_running.with(&plain(&l), Gauge::dec);
+        }
+        let values = [
+            l.verb,
+            l.dry_run,
+            &l.group,
+            &l.version,
+            &l.resource,
+            &l.subresource,
+            l.scope,
+            COMPONENT,
+            code.as_str(),
+        ];
+        metrics.total.with(&values, Counter::inc);
+        metrics
+            .duration
+            .with(&values[..8], |seconds| seconds.observe(started.elapsed().as_secs_f64()));
+        if matches!(l.verb, "GET" | "LIST") && !l.resource.is_empty() {
+            metrics.sizes.with(&plain(&l), |sizes| sizes.observe(bytes as f64));
+        }
+    }
+}
+
+impl Observer for Answered {
+    fn ended(self: Box<Self>, sent: u64) {
+        self.finish(sent);
+    }
+}
+
+fn plain(l: &RequestLabels) -> [&str; 7] {
+    [
+        l.verb,
+        &l.group,
+        &l.version,
+        &l.resource,
+        &l.subresource,
+        l.scope,
+        COMPONENT,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(verb: &'static str) -> RequestLabels {
+        RequestLabels {
+            verb,
+            version: "v1".into(),
+            resource: "configmaps".into(),
+            scope: "namespace",
+            ..RequestLabels::default()
+        }
+    }
+
+    #[test]
+    fn a_request_is_in_flight_then_counted_once() {
+        let registry = Registry::default();
+        let metrics = HttpMetrics::new(&registry);
+        let pending = metrics.started(&Method::GET);
+        assert!(
+            registry
+                .encode()
+                .contains("apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n")
+        );
+        pending
+            .answered(Some(&labels("LIST")), StatusCode::OK, Lasting::Finite)
+            .finish(5000);
+        let text = registry.encode();
+        assert!(text.contains("apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0\n"));
+        assert!(text.contains(
+            "apiserver_request_total{verb=\"LIST\",dry_run=\"\",group=\"\",version=\"v1\",resource=\"configmaps\",\
+             subresource=\"\",scope=\"namespace\",component=\"apiserver\",code=\"200\"} 1\n"
+        ));
+        assert!(text.contains("scope=\"namespace\",component=\"apiserver\",le=\"10000\"} 1\n"));
+    }
+
+    #[test]
+    fn a_watch_is_long_running_until_it_ends() {
+        let registry = Registry::default();
+        let metrics = HttpMetrics::new(&registry);
+        let watch =
+            metrics
+                .started(&Method::GET)
+                .answered(Some(&labels("WATCH")), StatusCode::OK, Lasting::LongRunning);
+        let gauge = |text: &str| {
+            text.lines()
+                .find(|line| line.starts_with("apiserver_longrunning_requests{"))
+                .map(|line| line.ends_with(" 1"))
+        };
+        assert_eq!(gauge(&registry.encode()), Some(true));
+        watch.finish(0);
+        assert_eq!(gauge(&registry.encode()), Some(false));
+    }
+}
