@@ -11,6 +11,7 @@ pub mod meta;
 pub mod names;
 pub mod object;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod select;
 pub mod time;

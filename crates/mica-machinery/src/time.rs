@@ -12,6 +12,8 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
 /// Go's parse error, as text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -69,6 +71,20 @@ impl Time {
     #[must_use]
     pub fn plus_seconds(&self, seconds: i64) -> Self {
         Self(self.0.saturating_add(SignedDuration::from_secs(seconds)))
+    }
+
+    /// Seconds since 1970 and nanoseconds after them, as protobuf has it.
+    pub fn to_unix(&self) -> (i64, i32) {
+        let since = self.0.duration_since(EPOCH);
+        let nanos = since.as_nanos();
+        (nanos.div_euclid(1_000_000_000) as i64, nanos.rem_euclid(1_000_000_000) as i32)
+    }
+
+    /// The reverse of [`to_unix`](Self::to_unix); `None` outside of the years that have four digits.
+    pub fn from_unix(seconds: i64, nanos: i32) -> Option<Self> {
+        let since = SignedDuration::from_secs(seconds).checked_add(SignedDuration::from_nanos(nanos.into()))?;
+        let time = EPOCH.checked_add(since).ok()?;
+        (time.year() >= 0).then_some(Self(time))
     }
 
     /// Time passed since this time.

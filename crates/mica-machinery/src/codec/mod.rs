@@ -40,6 +40,28 @@ use untyped::{Numbers, Untyped};
 /// the managed fields that mirror their nesting. Deeper input that is only skipped (unknown fields) passes as upstream.
 pub const MAX_DEPTH: usize = 100;
 
+/// How many objects one document may hold. A body of 3 MiB can name a million empty ones, and each may grow to a
+/// kilobyte of fields that are always printed; no real object comes near this.
+const MAX_OBJECTS: u32 = 200_000;
+
+/// What is left of [`MAX_OBJECTS`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget(u32);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget(MAX_OBJECTS)
+    }
+}
+
+impl Budget {
+    /// Takes one object; false when none is left.
+    pub(crate) fn spend(&mut self) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0
+    }
+}
+
 /// A decoded document and what strict field validation has to say about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
@@ -63,6 +85,9 @@ pub enum DecodeError {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("exceeded max depth")]
     TooDeep,
+    /// Holds more than [`MAX_OBJECTS`].
+    #[error("too many objects in one document")]
+    TooMany,
 }
 
 /// A JSON value where the Go type wants another.
@@ -174,7 +199,7 @@ fn folds_to(key: &str, name: &str) -> bool {
 /// Decodes a document into a built-in type.
 pub fn decode(ty: TypeId, data: &[u8]) -> Result<Decoded, DecodeError> {
     syntax::check(data).map_err(DecodeError::Syntax)?;
-    let mut decoder = Typed::new(data, Some(Strict::default()), 0);
+    let mut decoder = Typed::new(data, Some(Strict::default()));
     let shape = Shape::Struct(ty);
     let mut value = Value::Null;
     decoder.value(
@@ -214,6 +239,7 @@ pub fn decode_untyped(data: &[u8]) -> Result<Decoded, DecodeError> {
         strict: Some(&mut strict),
         saved: None,
         depth: 0,
+        budget: Budget::default(),
     };
     let value = untyped.value(&mut Cursor::new(data))?;
     match untyped.saved {
@@ -239,4 +265,20 @@ pub fn decode_object(data: &[u8]) -> Result<Decoded, DecodeError> {
             Err(DecodeError::Type(mismatch))
         }
     }
+}
+
+/// Decodes JSON that upstream keeps as raw bytes; no duplicates are reported.
+pub(crate) fn decode_raw(data: &[u8]) -> Result<Value, DecodeError> {
+    syntax::check(data).map_err(DecodeError::Syntax)?;
+    let mut untyped = Untyped {
+        numbers: Numbers::Raw,
+        strict: None,
+        saved: None,
+        depth: 0,
+        budget: Budget::default(),
+    };
+    let value = untyped.value(&mut Cursor::new(data))?;
+    untyped
+        .saved
+        .map_or(Ok(value), |mismatch| Err(DecodeError::Type(mismatch)))
 }

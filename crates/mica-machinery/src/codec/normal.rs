@@ -36,12 +36,23 @@ fn is_schema_union(shape: &Shape) -> bool {
 
 /// Whether Go's omitempty can apply: it never does to structs, and most special types are structs.
 fn can_be_empty(shape: &Shape) -> bool {
-    match shape {
-        Shape::String | Shape::Bool | Shape::Bytes | Shape::List(_) | Shape::StringList | Shape::Map(_) => true,
-        Shape::Int32 | Shape::Int64 | Shape::Uint8 | Shape::Uint16 | Shape::Uint32 | Shape::Uint64 => true,
-        Shape::Float32 | Shape::Float64 => true,
-        _ => false,
-    }
+    matches!(
+        shape,
+        Shape::String
+            | Shape::Bool
+            | Shape::Bytes
+            | Shape::List(_)
+            | Shape::StringList
+            | Shape::Map(_)
+            | Shape::Int32
+            | Shape::Int64
+            | Shape::Uint8
+            | Shape::Uint16
+            | Shape::Uint32
+            | Shape::Uint64
+            | Shape::Float32
+            | Shape::Float64
+    )
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -273,6 +273,17 @@ fn nesting_is_refused_where_go_refuses_it_and_where_values_would_be_too_deep() {
 }
 
 #[test]
+fn a_document_of_a_million_objects_is_refused() {
+    let many = format!("[{}]", vec![r#"{"a":1}"#; 1_000_000].join(","));
+    assert_eq!(decode_untyped(many.as_bytes()), Err(DecodeError::TooMany));
+    let containers = format!(r#"{{"spec":{{"containers":[{}]}}}}"#, vec!["{}"; 1_000_000].join(","));
+    assert_eq!(
+        decode(type_named("/v1/Pod"), containers.as_bytes()),
+        Err(DecodeError::TooMany)
+    );
+}
+
+#[test]
 fn strict_reports_stop_at_a_hundred() {
     let fields: Vec<String> = (0..150).map(|n| format!("\"x{n}\":1")).collect();
     let decoded = decode(
@@ -307,7 +318,10 @@ fn raw_json_keeps_its_numbers_but_not_the_order_of_its_keys() {
     let ty = type_named("apps/v1/ControllerRevision");
     let decoded = decode(ty, br#"{"data":{"b":1.0,"a":18446744073709551615}}"#).expect("decodes");
     let text = String::from_utf8(encoded(ty, &decoded.value)).expect("UTF-8");
-    assert_eq!(text, r#"{"metadata":{},"data":{"a":18446744073709551615,"b":1.0},"revision":0}"#);
+    assert_eq!(
+        text,
+        r#"{"metadata":{},"data":{"a":18446744073709551615,"b":1.0},"revision":0}"#
+    );
 }
 
 #[test]

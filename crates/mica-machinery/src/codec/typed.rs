@@ -10,7 +10,7 @@ use super::cursor::{Cursor, Token};
 use super::strict::Strict;
 use super::text::decode_base64;
 use super::untyped::{Numbers, Untyped};
-use super::{DecodeError, MAX_DEPTH, TypeMismatch, normal};
+use super::{Budget, DecodeError, MAX_DEPTH, TypeMismatch, normal};
 use crate::duration;
 use crate::facts::{Shape, Type, TypeId, facts};
 use crate::quantity::Quantity;
@@ -26,6 +26,7 @@ pub(super) struct Typed<'a> {
     struct_name: Option<&'static str>,
     stack: Vec<&'static str>,
     depth: usize,
+    budget: Budget,
 }
 
 /// Where a value goes: its shape and Go's names for it.
@@ -54,14 +55,15 @@ impl<'f> Place<'f> {
 }
 
 impl<'a> Typed<'a> {
-    pub(super) fn new(data: &'a [u8], strict: Option<Strict>, depth: usize) -> Self {
+    pub(super) fn new(data: &'a [u8], strict: Option<Strict>) -> Self {
         Typed {
             cursor: Cursor::new(data),
             strict,
             saved: None,
             struct_name: None,
             stack: Vec::new(),
-            depth,
+            depth: 0,
+            budget: Budget::default(),
         }
     }
 
@@ -122,6 +124,16 @@ impl<'a> Typed<'a> {
         }
     }
 
+    /// Ends an object or map; only those that hold something cost memory worth counting.
+    fn leave(&mut self, is_empty: bool) -> Result<(), DecodeError> {
+        self.depth -= 1;
+        if is_empty || self.budget.spend() {
+            Ok(())
+        } else {
+            Err(DecodeError::TooMany)
+        }
+    }
+
     fn object(&mut self, ty: &'static Type, slot: &mut Value) -> Result<(), DecodeError> {
         self.enter()?;
         let map = object_of(slot);
@@ -174,8 +186,7 @@ impl<'a> Typed<'a> {
             }
         }
         normal::add_always_printed(ty, map);
-        self.depth -= 1;
-        Ok(())
+        self.leave(map.is_empty())
     }
 
     fn list(&mut self, element: Place<'_>, slot: &mut Value) -> Result<(), DecodeError> {
@@ -231,8 +242,7 @@ impl<'a> Typed<'a> {
         } else {
             map.extend(fresh);
         }
-        self.depth -= 1;
-        Ok(())
+        self.leave(map.is_empty())
     }
 
     fn element(&mut self, place: Place<'_>, slot: &mut Value) -> Result<(), DecodeError> {
@@ -292,8 +302,10 @@ impl<'a> Typed<'a> {
             strict: None,
             saved: None,
             depth: self.depth,
+            budget: self.budget,
         };
         let value = untyped.value(&mut self.cursor)?;
+        self.budget = untyped.budget;
         if let Some(mismatch) = untyped.saved {
             self.save(DecodeError::Type(mismatch));
         }
@@ -380,7 +392,8 @@ impl<'a> Typed<'a> {
 
     /// Decodes a part that upstream hands to a decoder of its own: lenient, with error paths that start anew.
     fn nested(&mut self, shape: &Shape, names: &'static str) -> Result<Value, DecodeError> {
-        let mut inner = Typed::new(self.cursor.raw(), None, self.depth);
+        let mut inner = Typed::new(self.cursor.raw(), None);
+        (inner.depth, inner.budget) = (self.depth, self.budget);
         let mut value = Value::Null;
         let done = inner.value(
             Place {
@@ -391,6 +404,7 @@ impl<'a> Typed<'a> {
             },
             &mut value,
         );
+        self.budget = inner.budget;
         match done.err().or(inner.saved) {
             None => Ok(value),
             Some(DecodeError::Type(mismatch)) => Err(DecodeError::Type(self.in_context(mismatch))),

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::cursor::{Cursor, Token};
 use super::strict::Strict;
-use super::{DecodeError, MAX_DEPTH, TypeMismatch};
+use super::{Budget, DecodeError, MAX_DEPTH, TypeMismatch};
 
 /// How numbers beyond int64 are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub(super) struct Untyped<'s> {
     /// The first number that no value can hold.
     pub(super) saved: Option<TypeMismatch>,
     pub(super) depth: usize,
+    pub(super) budget: Budget,
 }
 
 impl Untyped<'_> {
@@ -98,6 +99,10 @@ impl Untyped<'_> {
                 strict.pop();
             }
             map.insert(Cow::into_owned(key), value);
+        }
+        // Empty objects cost nothing, and managed fields are full of them.
+        if !map.is_empty() && !self.budget.spend() {
+            return Err(DecodeError::TooMany);
         }
         Ok(map)
     }
