@@ -7,7 +7,7 @@ use super::watch::watch_path;
 use super::{Bench, Subject, fresh_namespace};
 use crate::process::{disk_usage, resident, settled};
 use crate::report::Measurement;
-use crate::watching;
+use crate::watching::Watches;
 
 /// More would need gigabytes in a server that keeps several goroutines for each.
 const IDLE_WATCHES_OF_OTHERS: usize = 5_000;
@@ -21,15 +21,20 @@ pub async fn idle_watches(bench: &Bench, subject: &Subject, report: &mut impl Fn
     let namespace = fresh_namespace(&running.endpoint).await?;
     let path = watch_path(&running.endpoint, &namespace).await?;
     // The first watch of a kind builds what all of them share.
-    let first = watching::open(&running.endpoint, &path, 1).await?;
+    let first = Watches::open(&running.endpoint, &path, 1, None).await?;
     let before = settled(&running.pids()).await;
-    let watches = watching::open(&running.endpoint, &path, count).await?;
+    let mut watches = Watches::open(&running.endpoint, &path, count, None).await?;
     let after = settled(&running.pids()).await;
     let each = after.saturating_sub(before) as f64 / count as f64;
     let detail = format!("{count} watches, {:.0} MiB in all", after as f64 / MIB);
+    let first_error = watches.failure().await;
+    let errors = first_error.iter().count() as u64;
+    let measurement = Measurement::new("idle-watches", subject.name(), each, "bytes/watch");
     report(Measurement {
         detail,
-        ..Measurement::new("idle-watches", subject.name(), each, "bytes/watch")
+        errors,
+        first_error,
+        ..measurement
     });
     drop((first, watches));
     running.stop().await

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
 
 use super::requests::{configmap, fill, object_path};
 use super::{Bench, COUNTER, Subject, Template, call, fresh_namespace};
@@ -16,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::load::new_histogram;
 use crate::process::processor_time;
 use crate::report::Measurement;
-use crate::watching;
+use crate::watching::{Look, Watches};
 use crate::wire::{Body, Connection};
 
 const WRITERS: usize = 2;
@@ -25,35 +24,36 @@ const OBJECTS: u64 = 96;
 /// Writes that the slowest watcher may be behind. kube-apiserver ends a watch that is some ten events behind; with a thousand
 /// watchers even eight writes are thousands of events in flight, so the window does not limit the rate.
 const WINDOW: u64 = 8;
-/// One watcher in so many looks into its events.
-const SAMPLED: usize = 100;
 
 struct Shared {
     began: Instant,
     delivered: Arc<Vec<AtomicU64>>,
     written: AtomicU64,
     stopped: AtomicBool,
-    latency: Mutex<Histogram<u64>>,
 }
 
 pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
     let running = subject.start(&bench.scratch).await?;
     let namespace = fresh_namespace(&running.endpoint).await?;
     fill(bench, &running, &namespace, OBJECTS).await?;
-    let watchers = bench.sizes.watchers;
+    let began = Instant::now();
+    let delays = Arc::new(Mutex::new(new_histogram()));
+    let look = delays.clone();
+    let look: Look = Arc::new(move |event: &[u8]| {
+        if let Some(sent) = sent_at(event) {
+            let delay = (began.elapsed().as_nanos() as u64).saturating_sub(sent);
+            look.lock().expect("no reader panics").saturating_record(delay);
+        }
+    });
     let path = watch_path(&running.endpoint, &namespace).await?;
+    let mut watches = Watches::open(&running.endpoint, &path, bench.sizes.watchers, Some(look)).await?;
+    let delivered = watches.delivered.clone();
     let shared = Arc::new(Shared {
-        began: Instant::now(),
-        delivered: Arc::new((0..watchers).map(|_| AtomicU64::new(0)).collect()),
+        began,
+        delivered,
         written: AtomicU64::new(0),
         stopped: AtomicBool::new(false),
-        latency: Mutex::new(new_histogram()),
     });
-    let mut readers = Vec::new();
-    let watches = watching::open(&running.endpoint, &path, watchers).await?;
-    for (index, watch) in watches.answers.into_iter().enumerate() {
-        readers.push(tokio::spawn(read(shared.clone(), index, watch)));
-    }
     let template = Template::new(running.endpoint.request("PUT", &object_path(&namespace), &configmap()));
     let template = Arc::new(template);
     let writers: Vec<_> = (0..WRITERS)
@@ -68,35 +68,26 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
         .collect();
 
     tokio::time::sleep(bench.sizes.warm_up).await;
-    shared.latency.lock().expect("no reader panics").reset();
+    delays.lock().expect("no reader panics").reset();
     let clocks = || (processor_time(&running.pids()), processor_time(&[std::process::id()]));
-    let (before, clocks_before, began) = (shared.total(), clocks(), Instant::now());
+    let (before, clocks_before, measuring) = (shared.total(), clocks(), Instant::now());
     tokio::time::sleep(bench.sizes.measured).await;
-    let (events, elapsed, clocks_after) = (shared.total() - before, began.elapsed(), clocks());
-    let latency = shared.latency.lock().expect("no reader panics").clone();
+    let (events, elapsed, clocks_after) = (shared.total() - before, measuring.elapsed(), clocks());
+    let latency = delays.lock().expect("no reader panics").clone();
+    let failure = watches.failure().await;
 
-    let (mut ended, mut why) = (0, None);
-    for reader in readers {
-        if reader.is_finished() {
-            ended += 1;
-            why.get_or_insert(reader.await?);
-        } else {
-            reader.abort();
-        }
-    }
     shared.stopped.store(true, Ordering::Relaxed);
     for writer in writers {
         writer.await??;
     }
-    drop(watches.connections);
     let per_event = |time: Duration| time.as_secs_f64() * 1e6 / events.max(1) as f64;
     let measurement = Measurement {
         operations: events,
-        errors: ended,
-        first_error: why,
+        errors: failure.iter().count() as u64,
+        first_error: failure,
         server_cpu_us: (!running.pids().is_empty()).then(|| per_event(clocks_after.0.saturating_sub(clocks_before.0))),
         client_cpu_us: Some(per_event(clocks_after.1.saturating_sub(clocks_before.1))),
-        detail: format!("{watchers} watchers"),
+        detail: format!("{} watchers", bench.sizes.watchers),
         ..Measurement::new(
             "watch",
             subject.name(),
@@ -105,6 +96,7 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
         )
     };
     report(measurement.with_latency(&latency));
+    drop(watches);
     running.stop().await
 }
 
@@ -154,32 +146,6 @@ async fn write(shared: Arc<Shared>, endpoint: Endpoint, template: Arc<Template>,
         number += WRITERS as u64;
     }
     Ok(())
-}
-
-async fn read(shared: Arc<Shared>, index: usize, watch: hyper::Response<hyper::body::Incoming>) -> String {
-    let counts = shared.delivered.clone();
-    if !index.is_multiple_of(SAMPLED) {
-        return watching::count(watch, counts, index, |_| ()).await;
-    }
-    let mut line = Vec::new();
-    let see = move |data: &[u8]| {
-        let mut rest = data;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            line.extend_from_slice(&rest[..end]);
-            if let Some(sent) = sent_at(&line) {
-                let delay = (shared.began.elapsed().as_nanos() as u64).saturating_sub(sent);
-                shared
-                    .latency
-                    .lock()
-                    .expect("no reader panics")
-                    .saturating_record(delay);
-            }
-            line.clear();
-            rest = &rest[end + 1..];
-        }
-        line.extend_from_slice(rest);
-    };
-    watching::count(watch, counts, index, see).await
 }
 
 /// The time that the writer put into `data.t`.
