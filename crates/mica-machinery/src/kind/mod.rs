@@ -3,7 +3,29 @@
 //! Everything common to all kinds (metadata, deletion, conflicts, managed fields) is the server registry's; a
 //! [`Strategy`] holds only a kind's own rules, as upstream's `pkg/registry/*/strategy.go` and `pkg/apis/*/validation` do.
 
+pub mod admission;
+pub mod bootstrap;
+pub mod certificates;
+mod check;
 pub mod column;
+mod condition;
+pub mod coordination;
+pub mod core;
+pub mod extension;
+pub mod flowcontrol;
+mod internal;
+pub mod migration;
+mod pem;
+pub mod pod;
+pub mod rbac;
+pub mod review;
+mod selector;
+mod table;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+pub use table::{PRIORITIES, resources};
 
 use serde_json::Value;
 
@@ -145,7 +167,10 @@ pub trait Strategy: std::fmt::Debug + Sync {
             None
         } else if own.is_empty() {
             let known = r#"only "metadata.name", "metadata.namespace""#;
-            Some(format!("{} is not a known field selector: {known}", crate::field::quote(label)))
+            Some(format!(
+                "{} is not a known field selector: {known}",
+                crate::field::quote(label)
+            ))
         } else {
             Some(format!("field label not supported: {label}"))
         }
@@ -176,9 +201,17 @@ pub trait Strategy: std::fmt::Debug + Sync {
         false
     }
 
+    /// Changes an object that was marked for deletion and stays for now: its phase, its conditions.
+    fn marked_for_deletion(&self, _object: &mut Value, _now: jiff::Timestamp) {}
+
     /// Whether deletion takes part in garbage collection; if not, propagation policies do nothing (events).
     fn collects_garbage(&self) -> bool {
         true
+    }
+
+    /// Which finalizer names objects may have: upstream checks most built-in kinds more strictly than extensions.
+    fn finalizer_rule(&self) -> crate::meta::FinalizerRule {
+        crate::meta::FinalizerRule::Kube
     }
 
     /// How long objects live from their last write (events).

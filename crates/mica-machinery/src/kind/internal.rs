@@ -1,0 +1,95 @@
+//! Values as upstream's errors print them.
+//!
+//! Upstream validates unversioned copies of its types that mostly have no JSON names, so an error that shows a struct shows Go's
+//! field names in Go's order, zero values included. Types of `meta/v1` are the exception: they print as plain JSON.
+
+use serde_json::Value;
+
+use super::check::is_empty;
+use crate::facts::{Field, Shape, TypeId, facts};
+
+/// A value of the type with this OpenAPI name.
+pub fn shown(value: &Value, openapi: &str) -> String {
+    match facts().openapi(openapi) {
+        Some(id) => shown_struct(value, id),
+        None => value.to_string(),
+    }
+}
+
+fn shown_struct(value: &Value, id: TypeId) -> String {
+    let ty = facts().ty(id);
+    if value.is_null() {
+        return "null".to_owned();
+    }
+    let plain = ty.openapi.starts_with("io.k8s.apimachinery.");
+    let null = Value::Null;
+    let mut parts = Vec::with_capacity(ty.fields.len());
+    for field in &ty.fields {
+        let held = value.get(field.json).unwrap_or(&null);
+        if plain && field.omit_empty && is_empty(held) {
+            continue;
+        }
+        let name = if plain { field.json } else { field.go };
+        parts.push(format!("\"{name}\":{}", shown_field(held, field)));
+    }
+    format!("{{{}}}", parts.join(","))
+}
+
+fn shown_field(value: &Value, field: &Field) -> String {
+    if value.is_null() && field.pointer {
+        "null".to_owned()
+    } else {
+        shown_shape(value, &field.shape)
+    }
+}
+
+fn shown_shape(value: &Value, shape: &Shape) -> String {
+    match (shape, value) {
+        (Shape::Struct(id), Value::Null) => shown_struct(&Value::Object(serde_json::Map::new()), *id),
+        (Shape::Struct(id), _) => shown_struct(value, *id),
+        (Shape::List(item), Value::Array(items)) => {
+            let parts: Vec<String> = items.iter().map(|one| shown_shape(one, item)).collect();
+            format!("[{}]", parts.join(","))
+        }
+        (Shape::Map(item), Value::Object(entries)) => {
+            let parts: Vec<String> = entries
+                .iter()
+                .map(|(key, one)| format!("{}:{}", Value::from(key.as_str()), shown_shape(one, item)))
+                .collect();
+            format!("{{{}}}", parts.join(","))
+        }
+        (Shape::String, Value::Null) => "\"\"".to_owned(),
+        (Shape::Bool, Value::Null) => "false".to_owned(),
+        (Shape::Int32 | Shape::Int64, Value::Null) => "0".to_owned(),
+        (Shape::Quantity, Value::Null) => "\"0\"".to_owned(),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn structs_show_gos_names_in_gos_order() {
+        let reference = json!({"name": "z", "kind": "ConfigMap"});
+        assert_eq!(
+            shown(&reference, "io.k8s.api.core.v1.ObjectReference"),
+            r#"{"Kind":"ConfigMap","Namespace":"","Name":"z","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}"#
+        );
+        let method = json!({"type": "ByHat"});
+        assert_eq!(
+            shown(&method, "io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod"),
+            r#"{"Type":"ByHat"}"#
+        );
+    }
+
+    #[test]
+    fn types_of_meta_show_json_names() {
+        let selector = json!({"matchLabels": {"b": "1", "a": "2"}});
+        let name = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
+        assert_eq!(shown(&selector, name), r#"{"matchLabels":{"a":"2","b":"1"}}"#);
+    }
+}
