@@ -36,7 +36,7 @@ impl User {
         self.name == ANONYMOUS
     }
 
-    fn is_administrator(&self) -> bool {
+    pub fn is_administrator(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }
 }

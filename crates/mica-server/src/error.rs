@@ -14,6 +14,8 @@ use serde_json::{Map, Value, json};
 pub const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
+const STALE_PLANE: &str = "PlaneChanged";
+
 #[derive(Debug)]
 pub struct ApiError {
     body: Body,
@@ -51,17 +53,13 @@ impl ApiError {
     }
 
     fn from_status(status: Status) -> Self {
-        Self { body: Body::Status(Box::new(status)), cause: None }
+        Self {
+            body: Body::Status(Box::new(status)),
+            cause: None,
+        }
     }
 
-    fn about(
-        code: StatusCode,
-        reason: &'static str,
-        message: String,
-        group: &str,
-        kind: &str,
-        name: &str,
-    ) -> Self {
+    fn about(code: StatusCode, reason: &'static str, message: String, group: &str, kind: &str, name: &str) -> Self {
         let mut details = Map::new();
         for (field, value) in [("name", name), ("group", group), ("kind", kind)] {
             if !value.is_empty() {
@@ -72,7 +70,7 @@ impl ApiError {
     }
 
     #[must_use]
-    fn with_details(mut self, details: Map<String, Value>) -> Self {
+    pub(crate) fn with_details(mut self, details: Map<String, Value>) -> Self {
         if let Body::Status(status) = &mut self.body {
             status.details = Some(details);
         }
@@ -83,7 +81,10 @@ impl ApiError {
     pub fn with_retry_after(mut self, seconds: u64) -> Self {
         if let Body::Status(status) = &mut self.body {
             status.retry_after = Some(Duration::from_secs(seconds));
-            status.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
+            status
+                .details
+                .get_or_insert_default()
+                .insert("retryAfterSeconds".to_owned(), seconds.into());
         }
         self
     }
@@ -109,13 +110,20 @@ impl ApiError {
 
     /// Go's answer to a path no handler knows.
     pub fn page_not_found() -> Self {
-        Self { body: Body::Plain(StatusCode::NOT_FOUND, "404 page not found\n"), cause: None }
+        Self {
+            body: Body::Plain(StatusCode::NOT_FOUND, "404 page not found\n"),
+            cause: None,
+        }
     }
 
     /// The answer where the group is known but the version, resource or subresource is not.
     pub fn no_such_resource() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
-            .with_details(Map::new())
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(Map::new())
     }
 
     pub fn method_not_allowed() -> Self {
@@ -132,7 +140,10 @@ impl ApiError {
         Self::about(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
-            format!("{verb} is not supported on resources of kind {}", quote(&resource.to_string())),
+            format!(
+                "{verb} is not supported on resources of kind {}",
+                quote(&resource.to_string())
+            ),
             resource.group(),
             resource.resource(),
             "",
@@ -154,7 +165,43 @@ impl ApiError {
         } else {
             format!("{resource} {} is forbidden: {why}", quote(name))
         };
-        Self::about(StatusCode::FORBIDDEN, "Forbidden", message, resource.group(), resource.resource(), name)
+        Self::about(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            message,
+            resource.group(),
+            resource.resource(),
+            name,
+        )
+    }
+
+    /// 403 for what comes into a namespace that is going.
+    pub fn namespace_terminating(resource: &GroupResource, name: &str, namespace: &str) -> Self {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut error = Self::forbidden(resource, name, &why);
+        if let Body::Status(status) = &mut error.body {
+            let cause = json!({"reason": "NamespaceTerminating", "field": "metadata.namespace",
+                "message": format!("namespace {namespace} is being terminated")});
+            status
+                .details
+                .get_or_insert_default()
+                .insert("causes".to_owned(), json!([cause]));
+        }
+        error
+    }
+
+    /// The plane changed since this server looked: the request is to be tried again with a fresh look. Clients see this
+    /// only if that keeps happening.
+    pub fn stale_plane() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            STALE_PLANE,
+            "the control plane's state changed during the request: try again",
+        )
+    }
+
+    pub fn is_stale_plane(&self) -> bool {
+        matches!(&self.body, Body::Status(status) if status.reason == STALE_PLANE)
     }
 
     /// 403 about a path that is no resource.
@@ -164,21 +211,59 @@ impl ApiError {
 
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
-        Self::about(StatusCode::NOT_FOUND, "NotFound", message, resource.group(), resource.resource(), name)
+        Self::about(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            message,
+            resource.group(),
+            resource.resource(),
+            name,
+        )
     }
 
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} already exists", quote(name));
-        Self::about(StatusCode::CONFLICT, "AlreadyExists", message, resource.group(), resource.resource(), name)
+        Self::about(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            message,
+            resource.group(),
+            resource.resource(),
+            name,
+        )
     }
 
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
-        Self::about(StatusCode::CONFLICT, "Conflict", message, resource.group(), resource.resource(), name)
+        Self::about(
+            StatusCode::CONFLICT,
+            "Conflict",
+            message,
+            resource.group(),
+            resource.resource(),
+            name,
+        )
+    }
+
+    /// 409 for a failed precondition of a delete, which names the kind.
+    pub fn precondition_failed(group: &str, kind: &str, name: &str, why: &str) -> Self {
+        let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("Operation cannot be fulfilled on {what} {}: {why}", quote(name));
+        Self::about(StatusCode::CONFLICT, "Conflict", message, group, kind, name)
+    }
+
+    /// 422 about a patch that does not apply; what was wrong is not told.
+    pub fn unprocessable_patch() -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", mica_machinery::patch::UNPROCESSABLE)
+            .with_details(Map::new())
     }
 
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {
-        let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let what = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         let texts = field::aggregate(errors);
         let message = if texts.is_empty() {
             format!("{what} {} is invalid", quote(name))
@@ -193,7 +278,10 @@ impl ApiError {
                 .iter()
                 .map(|e| json!({"reason": e.reason.cause(), "message": e.body(), "field": e.field}))
                 .collect();
-            status.details.get_or_insert_default().insert("causes".to_owned(), causes.into());
+            status
+                .details
+                .get_or_insert_default()
+                .insert("causes".to_owned(), causes.into());
         }
         error
     }
@@ -247,9 +335,11 @@ impl ApiError {
             "causes".to_owned(),
             json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
         );
-        Self::timeout(format!("Timeout: Too large resource version: {asked}, current: {current}"))
-            .with_details(details)
-            .with_retry_after(1)
+        Self::timeout(format!(
+            "Timeout: Too large resource version: {asked}, current: {current}"
+        ))
+        .with_details(details)
+        .with_retry_after(1)
     }
 
     pub fn code(&self) -> StatusCode {
@@ -320,9 +410,9 @@ impl From<ReadError> for ApiError {
             }
             ReadError::Future { current } => Self::revision_too_large(0, current.0),
             ReadError::Corrupt(_) => Self::internal("stored data is damaged").because(error),
-            ReadError::Unavailable(_) => {
-                Self::unavailable("the store did not answer: try again shortly").with_retry_after(1).because(error)
-            }
+            ReadError::Unavailable(_) => Self::unavailable("the store did not answer: try again shortly")
+                .with_retry_after(1)
+                .because(error),
         }
     }
 }
@@ -331,9 +421,9 @@ impl From<CommitError> for ApiError {
     /// For commits whose conflicts are handled before: a conflict here is a lost race that should be tried again.
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Conflict { .. } => {
-                Self::unavailable("the write lost a race: try again").with_retry_after(1).because(error)
-            }
+            CommitError::Conflict { .. } => Self::unavailable("the write lost a race: try again")
+                .with_retry_after(1)
+                .because(error),
             CommitError::NoSpace => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "InsufficientStorage",
@@ -342,11 +432,12 @@ impl From<CommitError> for ApiError {
             .because(error),
             CommitError::TooLarge(_) => Self::too_large("etcdserver: request is too large").because(error),
             CommitError::Corrupt(_) => Self::internal("stored data is damaged").because(error),
-            CommitError::Unavailable(_) => {
-                Self::unavailable("the store did not accept the write: try again shortly").with_retry_after(1).because(error)
-            }
+            CommitError::Unavailable(_) => Self::unavailable("the store did not accept the write: try again shortly")
+                .with_retry_after(1)
+                .because(error),
             CommitError::Unknown(_) => {
-                Self::timeout("the store did not say whether the write happened: read before trying again").because(error)
+                Self::timeout("the store did not say whether the write happened: read before trying again")
+                    .because(error)
             }
         }
     }
@@ -367,7 +458,13 @@ mod tests {
         );
         let path = field::Path::new("metadata").child("name");
         let error = ApiError::invalid("", "ConfigMap", "a", &[field::Error::required(&path, "")]);
-        assert_eq!(error.message(), "ConfigMap \"a\" is invalid: metadata.name: Required value");
-        assert_eq!(error.to_status()["details"]["causes"][0]["reason"], "FieldValueRequired");
+        assert_eq!(
+            error.message(),
+            "ConfigMap \"a\" is invalid: metadata.name: Required value"
+        );
+        assert_eq!(
+            error.to_status()["details"]["causes"][0]["reason"],
+            "FieldValueRequired"
+        );
     }
 }

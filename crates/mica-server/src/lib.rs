@@ -1,12 +1,30 @@
 //! The API server as a library: requests in, stored objects out.
+//!
+//! `http` is the outside (connections, TLS, the frame around every request), `serve` turns a request into a call on the
+//! `registry`, and the registry reads and writes the store. `plane` knows which control planes exist.
 
+pub mod authn;
+pub mod authz;
+pub mod base;
+pub mod discovery;
+pub mod encode;
 pub mod error;
 pub mod health;
 pub mod http;
 pub mod metrics;
 pub mod negotiate;
+pub mod openapi;
 pub mod options;
 pub mod pki;
+pub mod plane;
+pub mod registry;
 pub mod request;
+mod pending;
+mod review;
+pub mod scheme;
+pub mod serve;
+pub mod stored;
+mod subresource;
 pub mod tls;
 pub mod version;
+mod wildcard;

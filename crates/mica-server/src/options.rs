@@ -1,8 +1,7 @@
 //! The options of requests: read from queries and bodies, checked with upstream's words.
 
-use http::StatusCode;
 use mica_machinery::field::{Error, ErrorList, Path};
-use mica_machinery::object;
+use mica_machinery::meta::{self, DeleteOptions};
 use mica_store::Revision;
 use serde_json::Value;
 
@@ -50,7 +49,9 @@ impl ListOptions {
             version_match: Match::Unset,
             limit: u64::try_from(query.int("limit")?.unwrap_or(0)).unwrap_or(0),
             continue_token: query.text("continue").to_owned(),
-            timeout_seconds: query.int("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()),
+            timeout_seconds: query
+                .int("timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok()),
             allow_bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: None,
         };
@@ -72,7 +73,11 @@ impl ListOptions {
             "NotOlderThan" => Match::NotOlderThan,
             _ => Match::Unset,
         };
-        Ok(Self { version_match, send_initial_events, ..options })
+        Ok(Self {
+            version_match,
+            send_initial_events,
+            ..options
+        })
     }
 
     fn list_errors(&self, version_match: &str, send_initial_events: Option<bool>) -> ErrorList {
@@ -86,10 +91,17 @@ impl ListOptions {
                 ));
             }
             if !self.continue_token.is_empty() {
-                errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(Error::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
             if !matches!(version_match, "Exact" | "NotOlderThan") {
-                errors.push(Error::not_supported(&path, version_match, &["Exact", "NotOlderThan", ""]));
+                errors.push(Error::not_supported(
+                    &path,
+                    version_match,
+                    &["Exact", "NotOlderThan", ""],
+                ));
             }
             if version_match == "Exact" && self.resource_version == "0" {
                 errors.push(Error::forbidden(
@@ -99,8 +111,10 @@ impl ListOptions {
             }
         }
         if send_initial_events.is_some() {
-            errors
-                .push(Error::forbidden(&Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
+            errors.push(Error::forbidden(
+                &Path::new("sendInitialEvents"),
+                "sendInitialEvents is forbidden for list",
+            ));
         }
         errors
     }
@@ -125,7 +139,10 @@ impl ListOptions {
                 errors.push(Error::not_supported(&path, version_match, &["NotOlderThan"]));
             }
             if !self.continue_token.is_empty() {
-                errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(Error::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
         }
         errors
@@ -139,7 +156,10 @@ pub fn parse_version(text: &str) -> Result<Option<Revision>, VersionError> {
         _ => match parse_uint(text) {
             Ok(0) => Ok(None),
             Ok(revision) => Ok(Some(Revision(revision))),
-            Err(detail) => Err(VersionError { text: text.to_owned(), detail }),
+            Err(detail) => Err(VersionError {
+                text: text.to_owned(),
+                detail,
+            }),
         },
     }
 }
@@ -150,7 +170,8 @@ fn parse_uint(text: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"));
     }
-    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {quoted}: value out of range"))
+    text.parse()
+        .map_err(|_| format!("strconv.ParseUint: parsing {quoted}: value out of range"))
 }
 
 /// A resourceVersion that is no number. What is answered depends on the verb.
@@ -219,26 +240,28 @@ impl WriteOptions {
         let manager = query.text("fieldManager");
         match use_ {
             WriteUse::Apply if manager.is_empty() => {
-                errors.push(Error::required(&Path::new("fieldManager"), "is required for apply patch"));
+                errors.push(Error::required(
+                    &Path::new("fieldManager"),
+                    "is required for apply patch",
+                ));
             }
             WriteUse::Patch if query.get("force").is_some() => {
-                errors.push(Error::forbidden(&Path::new("force"), "may not be specified for non-apply patch"));
+                errors.push(Error::forbidden(
+                    &Path::new("force"),
+                    "may not be specified for non-apply patch",
+                ));
             }
             _ => {}
         }
-        errors.extend(manager_errors(manager));
-        let dry_run = query.all("dryRun").collect::<Vec<_>>();
-        errors.extend(dry_run_errors(&dry_run));
+        errors.extend(meta::field_manager_errors(manager, &Path::new("fieldManager")));
+        let dry_run: Vec<String> = query.all("dryRun").map(ToOwned::to_owned).collect();
+        errors.extend(meta::dry_run_errors(&dry_run, &Path::new("dryRun")));
         let validation = query.text("fieldValidation");
+        errors.extend(meta::field_validation_errors(validation, &Path::new("fieldValidation")));
         let field_validation = match validation {
-            "" | "Warn" => FieldValidation::Warn,
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
-            _ => {
-                let path = Path::new("fieldValidation");
-                errors.push(Error::not_supported(&path, validation, &["", "Ignore", "Strict", "Warn"]));
-                FieldValidation::Warn
-            }
+            _ => FieldValidation::Warn,
         };
         if !errors.is_empty() {
             let kind = match use_ {
@@ -249,102 +272,38 @@ impl WriteOptions {
             return Err(ApiError::invalid_options(kind, &errors));
         }
         let dry_run = if dry_run.is_empty() { DryRun::No } else { DryRun::All };
-        Ok(Self { dry_run, field_manager: manager.to_owned(), field_validation })
+        Ok(Self {
+            dry_run,
+            field_manager: manager.to_owned(),
+            field_validation,
+        })
     }
 }
 
-/// The longest field manager name.
-const MANAGER_BYTES: usize = 128;
-
-fn manager_errors(manager: &str) -> ErrorList {
-    let path = Path::new("fieldManager");
-    let mut errors = ErrorList::new();
-    if manager.len() > MANAGER_BYTES {
-        errors.push(Error::too_long(&path, MANAGER_BYTES));
-    }
-    for (position, c) in manager.char_indices() {
-        if c.is_control() || (c.is_whitespace() && c != ' ') {
-            let shown = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
-            errors.push(Error::invalid(&path, manager, shown));
-        }
-    }
-    errors
+/// Options of delete from the query: what a DELETE without a body says.
+pub fn delete_options_from_query(query: &Query) -> Result<DeleteOptions, ApiError> {
+    checked(DeleteOptions {
+        grace_period_seconds: query.int("gracePeriodSeconds")?,
+        orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
+        propagation_policy: query.get("propagationPolicy").map(ToOwned::to_owned),
+        dry_run: query.all("dryRun").map(ToOwned::to_owned).collect(),
+        ignore_store_read_error: query.flag("ignoreStoreReadErrorWithClusterBreakingPotential"),
+        ..DeleteOptions::default()
+    })
 }
 
-fn dry_run_errors(values: &[&str]) -> ErrorList {
-    if values.iter().all(|value| *value == "All") {
-        return ErrorList::new();
-    }
-    let values: Vec<Value> = values.iter().map(|value| Value::from(*value)).collect();
-    vec![Error::not_supported(&Path::new("dryRun"), values, &["All"])]
+/// Options of delete from a decoded body of kind DeleteOptions.
+pub fn delete_options_from_body(body: &Value) -> Result<DeleteOptions, ApiError> {
+    checked(DeleteOptions::from_value(body))
 }
 
-/// Options of delete, from the body or, without one, from the query.
-#[derive(Clone, Debug, Default)]
-pub struct DeleteOptions {
-    pub dry_run: bool,
-    pub grace_period_seconds: Option<i64>,
-    pub propagation_policy: Option<String>,
-    pub orphan_dependents: Option<bool>,
-    pub uid: Option<String>,
-    pub resource_version: Option<String>,
-}
-
-impl DeleteOptions {
-    pub fn from_query(query: &Query) -> Result<Self, ApiError> {
-        let dry_run: Vec<&str> = query.all("dryRun").collect();
-        let options = Self {
-            dry_run: !dry_run.is_empty(),
-            grace_period_seconds: query.int("gracePeriodSeconds")?,
-            propagation_policy: query.get("propagationPolicy").map(ToOwned::to_owned),
-            orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
-            ..Self::default()
-        };
-        options.checked(&dry_run)
+fn checked(options: DeleteOptions) -> Result<DeleteOptions, ApiError> {
+    let errors = meta::delete_options_errors(&options);
+    if errors.is_empty() {
+        Ok(options)
+    } else {
+        Err(ApiError::invalid_options("DeleteOptions", &errors))
     }
-
-    /// From a decoded body of kind DeleteOptions.
-    pub fn from_body(body: &Value) -> Result<Self, ApiError> {
-        let dry_run: Vec<&str> = object::list(body, &["dryRun"]).iter().filter_map(Value::as_str).collect();
-        let text = |path: &[&str]| object::get(body, path).and_then(Value::as_str).map(ToOwned::to_owned);
-        let options = Self {
-            dry_run: !dry_run.is_empty(),
-            grace_period_seconds: object::int(body, &["gracePeriodSeconds"]),
-            propagation_policy: text(&["propagationPolicy"]),
-            orphan_dependents: object::get(body, &["orphanDependents"]).and_then(Value::as_bool),
-            uid: text(&["preconditions", "uid"]),
-            resource_version: text(&["preconditions", "resourceVersion"]),
-        };
-        options.checked(&dry_run)
-    }
-
-    fn checked(self, dry_run: &[&str]) -> Result<Self, ApiError> {
-        let path = Path::new("propagationPolicy");
-        let mut errors = ErrorList::new();
-        if let Some(policy) = &self.propagation_policy {
-            if self.orphan_dependents.is_some() {
-                errors.push(Error::invalid(
-                    &path,
-                    policy.as_str(),
-                    "orphanDependents and deletionPropagation cannot be both set",
-                ));
-            }
-            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
-                let supported = ["Foreground", "Background", "Orphan", "nil"];
-                errors.push(Error::not_supported(&path, policy.as_str(), &supported));
-            }
-        }
-        errors.extend(dry_run_errors(dry_run));
-        if errors.is_empty() { Ok(self) } else { Err(ApiError::invalid_options("DeleteOptions", &errors)) }
-    }
-}
-
-/// The request's own limit on its duration: upstream's `timeout` parameter.
-pub fn request_timeout(query: &Query) -> Result<Option<std::time::Duration>, ApiError> {
-    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(None) };
-    let bad = || ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", "invalid timeout specified in the request URL");
-    let span: jiff::SignedDuration = text.parse().map_err(|_| bad())?;
-    std::time::Duration::try_from(span).map(Some).map_err(|_| bad())
 }
 
 #[cfg(test)]

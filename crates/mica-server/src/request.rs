@@ -44,9 +44,18 @@ type MakeAddress = fn(String) -> Address;
 /// Takes a request path apart.
 pub fn locate(path: &str) -> Result<Located, ApiError> {
     let raw: Vec<&str> = path.trim_matches('/').split('/').filter(|_| path.len() > 1).collect();
-    let decoded = raw.iter().map(|segment| decode(segment)).collect::<Result<Vec<String>, ApiError>>()?;
+    let decoded = raw
+        .iter()
+        .map(|segment| decode(segment))
+        .collect::<Result<Vec<String>, ApiError>>()?;
     let doors: [(&[&str], MakeAddress); 5] = [
-        (&["clusters"], |name| if name == "*" { Address::AllPlanes } else { Address::Plane(name) }),
+        (&["clusters"], |name| {
+            if name == "*" {
+                Address::AllPlanes
+            } else {
+                Address::Plane(name)
+            }
+        }),
         (&["projects"], Address::Project),
         (PROJECT_PREFIX, Address::Project),
         (ORGANIZATION_PREFIX, Address::Organization),
@@ -57,13 +66,24 @@ pub fn locate(path: &str) -> Result<Located, ApiError> {
         if decoded.len() >= n + 2 && decoded[..n].iter().eq(door.iter()) && decoded[n + 1] == "control-plane" {
             let name = decoded[n].clone();
             if name.contains('/') || name == "." || name == ".." || name.is_empty() {
-                return Err(ApiError::bad_request(format!("{:?} cannot be the name of a control plane", decoded[n])));
+                return Err(ApiError::bad_request(format!(
+                    "{:?} cannot be the name of a control plane",
+                    decoded[n]
+                )));
             }
             let prefix = format!("/{}", raw[..n + 2].join("/"));
-            return Ok(Located { address: make(name), segments: decoded[n + 2..].to_vec(), prefix });
+            return Ok(Located {
+                address: make(name),
+                segments: decoded[n + 2..].to_vec(),
+                prefix,
+            });
         }
     }
-    Ok(Located { address: Address::Root, segments: decoded, prefix: String::new() })
+    Ok(Located {
+        address: Address::Root,
+        segments: decoded,
+        prefix: String::new(),
+    })
 }
 
 fn decode(segment: &str) -> Result<String, ApiError> {
@@ -118,9 +138,16 @@ pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
         _ => return Ok(Path::Other),
     };
     if rest.is_empty() {
-        return Ok(Path::Version { group: group.to_owned(), version: version.to_owned() });
+        return Ok(Path::Version {
+            group: group.to_owned(),
+            version: version.to_owned(),
+        });
     }
-    let mut path = ResourcePath { group: group.to_owned(), version: version.to_owned(), ..ResourcePath::default() };
+    let mut path = ResourcePath {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        ..ResourcePath::default()
+    };
     let rest = match rest {
         ["watch", below @ ..] if !below.is_empty() => {
             path.legacy_watch = true;
@@ -243,7 +270,10 @@ impl Query {
 
     /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The first value, empty if absent.
@@ -252,12 +282,16 @@ impl Query {
     }
 
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// A boolean as upstream reads it: there and neither `0` nor `false`.
     pub fn flag(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+        self.get(name)
+            .is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     /// An integer, with Go's words for one that is none.
@@ -298,22 +332,38 @@ mod tests {
         assert_eq!(check("/api/v1/"), (Address::Root, api(&["api", "v1"])));
         let plane = |name: &str| Address::Plane(name.to_owned());
         assert_eq!(check("/clusters/p1/control-plane"), (plane("p1"), api(&[])));
-        assert_eq!(check("/clusters/p1/control-plane/api/v1"), (plane("p1"), api(&["api", "v1"])));
+        assert_eq!(
+            check("/clusters/p1/control-plane/api/v1"),
+            (plane("p1"), api(&["api", "v1"]))
+        );
         assert_eq!(check("/clusters/*/control-plane/api").0, Address::AllPlanes);
         assert_eq!(check("/clusters/%2A/control-plane/api").0, Address::AllPlanes);
         let project = Address::Project("x".to_owned());
         assert_eq!(check("/projects/x/control-plane/apis").0, project);
-        assert_eq!(check("/apis/resourcemanager.miloapis.com/v1alpha1/projects/x/control-plane/apis").0, project);
+        assert_eq!(
+            check("/apis/resourcemanager.miloapis.com/v1alpha1/projects/x/control-plane/apis").0,
+            project
+        );
         let organization = Address::Organization("o".to_owned());
-        assert_eq!(check("/apis/resourcemanager.miloapis.com/v1alpha1/organizations/o/control-plane/api").0, organization);
+        assert_eq!(
+            check("/apis/resourcemanager.miloapis.com/v1alpha1/organizations/o/control-plane/api").0,
+            organization
+        );
         assert_eq!(
             check("/apis/iam.miloapis.com/v1alpha1/users/u/control-plane/api").0,
             Address::User("u".to_owned())
         );
-        for bad in ["/clusters/a%2Fb/control-plane/api", "/clusters/%2e%2e/control-plane/api", "/clusters/./control-plane"] {
+        for bad in [
+            "/clusters/a%2Fb/control-plane/api",
+            "/clusters/%2e%2e/control-plane/api",
+            "/clusters/./control-plane",
+        ] {
             assert_eq!(locate(bad).unwrap_err().code(), 400, "{bad}");
         }
-        assert_eq!(locate("/clusters/p1/control-plane/api").unwrap().prefix, "/clusters/p1/control-plane");
+        assert_eq!(
+            locate("/clusters/p1/control-plane/api").unwrap().prefix,
+            "/clusters/p1/control-plane"
+        );
     }
 
     fn resource(path: &str) -> ResourcePath {
@@ -327,16 +377,40 @@ mod tests {
     fn resource_paths_come_apart() {
         let show = |path: &str| {
             let p = resource(path);
-            format!("{:?} {:?} {:?} {:?} {}", p.namespace, p.resource, p.name, p.subresource, p.legacy_watch)
+            format!(
+                "{:?} {:?} {:?} {:?} {}",
+                p.namespace, p.resource, p.name, p.subresource, p.legacy_watch
+            )
         };
         assert_eq!(show("/api/v1/namespaces"), r#"None "namespaces" None None false"#);
-        assert_eq!(show("/api/v1/namespaces/a"), r#"None "namespaces" Some("a") None false"#);
-        assert_eq!(show("/api/v1/namespaces/a/finalize"), r#"None "namespaces" Some("a") Some("finalize") false"#);
-        assert_eq!(show("/api/v1/namespaces/a/configmaps"), r#"Some("a") "configmaps" None None false"#);
-        assert_eq!(show("/api/v1/namespaces/a/sa/b/token"), r#"Some("a") "sa" Some("b") Some("token") false"#);
-        assert_eq!(show("/apis/g/v1/widgets/x/status"), r#"None "widgets" Some("x") Some("status") false"#);
-        assert_eq!(show("/api/v1/watch/namespaces/a/configmaps"), r#"Some("a") "configmaps" None None true"#);
-        assert_eq!(show("/api/v1/watch/namespaces/a"), r#"None "namespaces" Some("a") None true"#);
+        assert_eq!(
+            show("/api/v1/namespaces/a"),
+            r#"None "namespaces" Some("a") None false"#
+        );
+        assert_eq!(
+            show("/api/v1/namespaces/a/finalize"),
+            r#"None "namespaces" Some("a") Some("finalize") false"#
+        );
+        assert_eq!(
+            show("/api/v1/namespaces/a/configmaps"),
+            r#"Some("a") "configmaps" None None false"#
+        );
+        assert_eq!(
+            show("/api/v1/namespaces/a/sa/b/token"),
+            r#"Some("a") "sa" Some("b") Some("token") false"#
+        );
+        assert_eq!(
+            show("/apis/g/v1/widgets/x/status"),
+            r#"None "widgets" Some("x") Some("status") false"#
+        );
+        assert_eq!(
+            show("/api/v1/watch/namespaces/a/configmaps"),
+            r#"Some("a") "configmaps" None None true"#
+        );
+        assert_eq!(
+            show("/api/v1/watch/namespaces/a"),
+            r#"None "namespaces" Some("a") None true"#
+        );
         let bad = parse(&locate("/api/v1/namespaces/a/configmaps/%2e%2e").unwrap().segments).unwrap_err();
         assert_eq!(bad.message(), "Name parameter invalid: \"..\": may not be '..'");
     }
@@ -347,7 +421,10 @@ mod tests {
         assert!(query.flag("watch") && query.flag("z"));
         assert!(!query.flag("x") && !query.flag("y") && !query.flag("absent"));
         assert_eq!(query.int("n").unwrap(), Some(12));
-        assert_eq!(query.int("limit").unwrap_err().message(), "strconv.ParseInt: parsing \"abc\": invalid syntax");
+        assert_eq!(
+            query.int("limit").unwrap_err().message(),
+            "strconv.ParseInt: parsing \"abc\": invalid syntax"
+        );
         assert_eq!(query.text("s"), "a b c");
     }
 }

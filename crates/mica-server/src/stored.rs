@@ -111,9 +111,12 @@ impl Stored {
         let mut digits = itoa::Buffer::new();
         out.put_slice(head);
         out.put_slice(&self.json[1..self.hole]);
-        out.put_slice(br#","resourceVersion":""#);
-        out.put_slice(digits.format(self.revision.0).as_bytes());
-        out.put_slice(b"\"");
+        // What was only tried has no revision.
+        if self.revision != Revision(0) {
+            out.put_slice(br#","resourceVersion":""#);
+            out.put_slice(digits.format(self.revision.0).as_bytes());
+            out.put_slice(b"\"");
+        }
         out.put_slice(&self.json[self.hole..]);
     }
 

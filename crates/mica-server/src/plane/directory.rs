@@ -14,7 +14,7 @@ use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::kind::{GROUP, PLURAL};
+use super::kind::{GROUP, PLURAL, RESTORING};
 use super::side::{Side, SideWrites};
 use super::{Plane, State};
 use crate::base::{BaseLayer, Birth};
@@ -34,8 +34,9 @@ struct StateRecord {
     state: State,
 }
 
-#[derive(Serialize, Deserialize)]
-struct BirthRecord {
+/// What a plane was born from, as stored.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct BirthRecord {
     name: String,
     base: String,
     seed: String,
@@ -179,6 +180,29 @@ impl Directory {
         self.cache.remove(name);
     }
 
+    /// The stored birth of a plane.
+    pub async fn birth_record(&self, id: PlaneId) -> Result<BirthRecord, ApiError> {
+        let record = self.store.get(&birth_key(id)).await?;
+        read_record(&record.ok_or_else(|| ApiError::internal("the plane has no birth record"))?)
+    }
+
+    /// Gives a plane that is being filled the base layer, seed and creation time of the one it is made from.
+    pub async fn adopt_birth(&self, plane: &Plane, from: BirthRecord) -> Result<(), ApiError> {
+        let birth = BirthRecord { name: plane.name.clone(), ..from };
+        let txn = Txn {
+            compares: vec![plane.fence(), plane.base_fence()],
+            writes: vec![Write::Put { key: plane.birth_key.clone(), value: json_bytes(&birth), ttl: None }],
+        };
+        self.store.commit(txn).await?;
+        self.forget(&plane.name);
+        Ok(())
+    }
+
+    /// Forgets everything that is cached.
+    pub fn forget_all(&self) {
+        self.cache.clear();
+    }
+
     async fn load(&self, id: PlaneId, scheme: Arc<Scheme>) -> Result<Option<Plane>, ApiError> {
         let (birth_key, state_key) = (birth_key(id), state_key(id));
         let Some(birth) = self.store.get(&birth_key).await? else { return Ok(None) };
@@ -320,6 +344,9 @@ fn addresses(plane: &Value) -> Vec<Key> {
 fn wanted_state(plane: &Value) -> State {
     if object::get(plane, &["metadata", "deletionTimestamp"]).is_some() {
         return State::Draining;
+    }
+    if object::get(plane, &["metadata", "annotations", RESTORING]).is_some() {
+        return State::Restoring;
     }
     match object::string(plane, &["spec", "state"]) {
         "ReadOnly" => State::ReadOnly,

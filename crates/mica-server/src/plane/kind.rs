@@ -13,6 +13,9 @@ pub const PLURAL: &str = "planes";
 /// Holds a Plane until its content is drained.
 pub const FINALIZER: &str = "mica.dev/drain";
 
+/// Marks a Plane that is being filled from a snapshot or another plane.
+pub const RESTORING: &str = "mica.dev/restoring";
+
 /// Names that begin like this belong to other front doors, which make their planes themselves.
 const RESERVED_PREFIXES: [&str; 2] = ["project-", "edge-"];
 
@@ -111,6 +114,10 @@ impl Strategy for Planes {
         ]
     }
 
+    fn marked_for_deletion(&self, plane: &mut Value, now: jiff::Timestamp) {
+        set_phase(plane, &now);
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }
@@ -129,6 +136,9 @@ pub fn phase(plane: &Value) -> &'static str {
     if object::get(plane, &["metadata", "deletionTimestamp"]).is_some() {
         return "Draining";
     }
+    if object::get(plane, &["metadata", "annotations", RESTORING]).is_some() {
+        return "Restoring";
+    }
     match object::string(plane, &["spec", "state"]) {
         "ReadOnly" => "ReadOnly",
         "Suspended" => "Suspended",
@@ -144,6 +154,7 @@ fn set_phase(plane: &mut Value, now: &jiff::Timestamp) {
         "Ready" => ("True", "the plane takes requests"),
         "ReadOnly" => ("True", "the plane takes reads only"),
         "Suspended" => ("False", "the plane is suspended"),
+        "Restoring" => ("False", "the plane is being filled"),
         _ => ("False", "the plane is being deleted"),
     };
     set_condition(plane, "Ready", status, phase, message, now);

@@ -4,6 +4,7 @@ pub mod directory;
 pub mod drain;
 pub mod kind;
 pub mod side;
+pub mod snapshot;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub enum State {
     Active,
     ReadOnly,
     Suspended,
+    /// It is being filled from a snapshot or another plane.
+    Restoring,
     /// It is being deleted: objects may go, hardly any may come.
     Draining,
 }
@@ -74,6 +77,7 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
         State::ReadOnly if reads => Ok(()),
         State::ReadOnly => refuse("PlaneReadOnly", "read-only: set spec.state to Active to allow writes"),
         State::Suspended => refuse("PlaneSuspended", "suspended: set spec.state to Active to resume it"),
+        State::Restoring => refuse("PlaneRestoring", "being restored: try again when it is complete"),
         State::Draining if grant.verb != Verb::Create || welcome_while_draining(&grant.target) => Ok(()),
         State::Draining => refuse("PlaneDraining", "being deleted: new objects are refused"),
     }

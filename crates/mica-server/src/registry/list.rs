@@ -75,8 +75,9 @@ impl Registry {
         let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
         let place = self.place(grant, options).await?;
         let namespace = match (&target.namespace, selection.namespace()) {
-            (Some(namespace), _) | (None, Some(namespace)) if target.served.namespaced() => Some(namespace.as_str()),
-            _ => None,
+            _ if !target.served.namespaced() => None,
+            (Some(namespace), _) => Some(namespace.as_str()),
+            (None, named) => named,
         };
         let mut scan = Scan::of_plane(
             self.store.clone(),

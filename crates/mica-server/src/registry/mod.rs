@@ -27,8 +27,8 @@ pub use delete::Deleted;
 pub use list::{ListPage, Listing};
 pub use scan::Scan;
 pub use select::Selection;
-pub use watch::{WatchItem, WatchStart};
-pub use write::{CreateRequest, PatchRequest, UpdateRequest, Written};
+pub use watch::{EventType, WatchItem, WatchStart, transition};
+pub use write::{CreateRequest, PatchRequest, Patched, UpdateRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
 #[derive(Clone)]
@@ -118,7 +118,9 @@ pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError>
     let map = mica_machinery::object::object_mut(&mut value);
     map.insert("kind".to_owned(), kind.into());
     map.insert("apiVersion".to_owned(), crate::scheme::join_version(group, version).into());
-    mica_machinery::object::set(&mut value, &["metadata", "resourceVersion"], stored.revision.to_string());
+    if stored.revision != Revision(0) {
+        mica_machinery::object::set(&mut value, &["metadata", "resourceVersion"], stored.revision.to_string());
+    }
     if stored.normaliser != served.normaliser && served.stores_as_served() {
         served.strategy().default(&mut value);
     }

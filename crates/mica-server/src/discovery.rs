@@ -1,0 +1,272 @@
+//! Discovery documents: what a plane serves, in the old form and the aggregated one. Made once for each scheme.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::scheme::{Scheme, Served, join_version};
+
+/// Where groups stand in discovery: upstream's APIService group priorities, highest first.
+const GROUP_PRIORITIES: &[(&str, u32)] = &[
+    ("", 18_000),
+    ("apiregistration.k8s.io", 17_900),
+    ("apps", 17_800),
+    ("events.k8s.io", 17_750),
+    ("authentication.k8s.io", 17_700),
+    ("authorization.k8s.io", 17_600),
+    ("autoscaling", 17_500),
+    ("batch", 17_400),
+    ("certificates.k8s.io", 17_300),
+    ("networking.k8s.io", 17_200),
+    ("policy", 17_100),
+    ("rbac.authorization.k8s.io", 17_000),
+    ("storage.k8s.io", 16_800),
+    ("apiextensions.k8s.io", 16_700),
+    ("admissionregistration.k8s.io", 16_700),
+    ("scheduling.k8s.io", 16_600),
+    ("coordination.k8s.io", 16_500),
+    ("node.k8s.io", 16_300),
+    ("discovery.k8s.io", 16_200),
+    ("flowcontrol.apiserver.k8s.io", 16_100),
+    ("internal.apiserver.k8s.io", 16_000),
+    ("resource.k8s.io", 15_900),
+    ("storagemigration.k8s.io", 15_800),
+    // Ours come after upstream's.
+    ("mica.dev", 1_000),
+];
+
+/// All documents of one scheme.
+#[derive(Debug)]
+pub struct Documents {
+    /// `/api`
+    pub legacy: Value,
+    /// `/apis`
+    pub groups: Value,
+    group: BTreeMap<String, Value>,
+    version: BTreeMap<(String, String), Value>,
+    /// `/api` and `/apis` in the aggregated form.
+    pub aggregated_legacy: Aggregated,
+    pub aggregated_groups: Aggregated,
+    /// `/`
+    pub index: Value,
+}
+
+/// An aggregated document and its entity tag.
+#[derive(Debug)]
+pub struct Aggregated {
+    pub document: Value,
+    pub etag: String,
+}
+
+impl Aggregated {
+    fn new(items: Vec<Value>) -> Self {
+        let document =
+            json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+        let hash = Sha256::digest(document.to_string());
+        let etag = format!("\"{}\"", hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>());
+        Self { document, etag }
+    }
+}
+
+impl Documents {
+    pub fn new(scheme: &Scheme) -> Self {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for served in scheme.iter() {
+            let (name, version) = (served.resource.group, served.resource.version);
+            match groups.iter_mut().find(|(group, _)| *group == name) {
+                Some((_, versions)) if versions.contains(&version) => {}
+                Some((_, versions)) => versions.push(version),
+                None => groups.push((name, vec![version])),
+            }
+        }
+        let priority = |name: &str| GROUP_PRIORITIES.iter().find(|(group, _)| *group == name).map_or(0, |(_, priority)| *priority);
+        groups.sort_by(|(a, _), (b, _)| priority(b).cmp(&priority(a)).then(a.cmp(b)));
+        for (_, versions) in &mut groups {
+            versions.sort_by(|a, b| compare_versions(b, a));
+        }
+        let named = groups.iter().filter(|(name, _)| !name.is_empty());
+        let group: BTreeMap<String, Value> =
+            named.clone().map(|(name, versions)| ((*name).to_owned(), group_document(name, versions))).collect();
+        let listed: Vec<Value> = named
+            .clone()
+            .map(|(name, _)| {
+                let mut group = group[*name].clone();
+                for field in ["kind", "apiVersion"] {
+                    mica_machinery::object::remove(&mut group, &[field]);
+                }
+                group
+            })
+            .collect();
+        let version = groups
+            .iter()
+            .flat_map(|(name, versions)| versions.iter().map(move |version| (*name, *version)))
+            .map(|(name, version)| ((name.to_owned(), version.to_owned()), version_document(scheme, name, version)))
+            .collect();
+        let legacy_items = vec![aggregated_group(scheme, "", &["v1"])];
+        let group_items = named.map(|(name, versions)| aggregated_group(scheme, name, versions)).collect();
+        Self {
+            legacy: json!({"kind": "APIVersions", "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]}),
+            groups: json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}),
+            group,
+            version,
+            aggregated_legacy: Aggregated::new(legacy_items),
+            aggregated_groups: Aggregated::new(group_items),
+            index: index(&groups),
+        }
+    }
+
+    /// `/apis/{group}`
+    pub fn group(&self, group: &str) -> Option<&Value> {
+        self.group.get(group)
+    }
+
+    /// `/api/{version}` and `/apis/{group}/{version}`
+    pub fn version(&self, group: &str, version: &str) -> Option<&Value> {
+        self.version.get(&(group.to_owned(), version.to_owned()))
+    }
+}
+
+/// GA before beta before alpha, then the higher number: upstream's order of versions.
+fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
+    fn rank(version: &str) -> (u8, u32, u32) {
+        let digits = |text: &str| text.parse::<u32>().unwrap_or(0);
+        let body = version.strip_prefix('v').unwrap_or(version);
+        if let Some((major, minor)) = body.split_once("beta") {
+            (1, digits(major), digits(minor))
+        } else if let Some((major, minor)) = body.split_once("alpha") {
+            (0, digits(major), digits(minor))
+        } else {
+            (2, digits(body), 0)
+        }
+    }
+    rank(a).cmp(&rank(b))
+}
+
+fn group_document(name: &str, versions: &[&str]) -> Value {
+    let entries: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"groupVersion": join_version(name, version), "version": version}))
+        .collect();
+    json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "preferredVersion": entries[0], "versions": entries})
+}
+
+fn version_document(scheme: &Scheme, group: &str, version: &str) -> Value {
+    let mut resources = Vec::new();
+    for served in in_version(scheme, group, version) {
+        resources.push(resource_entry(served));
+        for subresource in served.resource.subresources {
+            let mut entry = json!({"name": format!("{}/{}", served.resource.plural, subresource.name), "singularName": "",
+                "namespaced": served.namespaced(), "kind": served.kind(), "verbs": subresource.verbs});
+            if let Some((group, version, kind)) = subresource.kind {
+                entry["group"] = group.into();
+                entry["version"] = version.into();
+                entry["kind"] = kind.into();
+            }
+            resources.push(entry);
+        }
+    }
+    let mut document =
+        json!({"kind": "APIResourceList", "groupVersion": join_version(group, version), "resources": resources});
+    if !group.is_empty() {
+        document["apiVersion"] = "v1".into();
+    }
+    document
+}
+
+fn resource_entry(served: &Served) -> Value {
+    let resource = served.resource;
+    let mut entry = json!({"name": resource.plural, "singularName": resource.singular,
+        "namespaced": served.namespaced(), "kind": resource.kind, "verbs": resource.verbs});
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = resource.short_names.into();
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = resource.categories.into();
+    }
+    if resource.verbs.contains(&"list") {
+        entry["storageVersionHash"] = storage_version_hash(served).into();
+    }
+    entry
+}
+
+/// What clients compare to learn that objects are stored in another version.
+fn storage_version_hash(served: &Served) -> String {
+    let resource = served.resource;
+    let (group, version, kind) = match &resource.stored_as {
+        Some(stored) => (stored.group, stored.version, stored.kind),
+        None => (resource.group, resource.version, resource.kind),
+    };
+    STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{kind}"))[..8])
+}
+
+fn in_version<'a>(scheme: &'a Scheme, group: &'a str, version: &'a str) -> Vec<&'a Served> {
+    let mut served: Vec<&Served> = scheme
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|served| served.resource.group == group && served.resource.version == version)
+        .collect();
+    served.sort_by_key(|served| served.resource.plural);
+    served
+}
+
+fn aggregated_group(scheme: &Scheme, group: &str, versions: &[&str]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| {
+            let resources: Vec<Value> = in_version(scheme, group, version).into_iter().map(aggregated_resource).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn aggregated_resource(served: &Served) -> Value {
+    let resource = served.resource;
+    // Upstream leaves group and version empty where they are those of the list.
+    let own_kind = json!({"group": "", "version": "", "kind": resource.kind});
+    let mut entry = json!({"resource": resource.plural, "responseKind": own_kind,
+        "scope": if served.namespaced() { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular, "verbs": resource.verbs});
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = resource.short_names.into();
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = resource.categories.into();
+    }
+    let subresources: Vec<Value> = resource
+        .subresources
+        .iter()
+        .map(|subresource| {
+            let kind = match subresource.kind {
+                Some((group, version, kind)) => json!({"group": group, "version": version, "kind": kind}),
+                None => own_kind.clone(),
+            };
+            json!({"subresource": subresource.name, "responseKind": kind, "verbs": subresource.verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = subresources.into();
+    }
+    entry
+}
+
+fn index(groups: &[(&str, Vec<&str>)]) -> Value {
+    let mut paths: Vec<String> =
+        ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+            .map(ToOwned::to_owned)
+            .to_vec();
+    for (group, versions) in groups {
+        if !group.is_empty() {
+            paths.push(format!("/apis/{group}"));
+        }
+        let prefix = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        paths.extend(versions.iter().map(|version| format!("{prefix}/{version}")));
+    }
+    paths.sort();
+    json!({"paths": paths})
+}

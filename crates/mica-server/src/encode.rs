@@ -1,0 +1,417 @@
+//! Answers as bytes: one object, a list, a watch frame, in the form and format that the client asked for.
+//!
+//! The common case, JSON of the whole object in its stored version, is stored bytes with a few put in between. Everything
+//! else (YAML, protobuf, tables, metadata only, other versions) takes the tree.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use mica_machinery::facts::{TypeId, facts};
+use mica_machinery::{codec, object, protobuf};
+use crate::pending::yaml;
+use mica_store::Revision;
+use serde_json::{Map, Value, json};
+
+use crate::error::ApiError;
+use crate::negotiate::{Conversion, Format, MetaVersion, Output, Pretty, Target};
+use crate::registry::served_value;
+use crate::scheme::Served;
+use crate::stored::Stored;
+
+/// How much of each object a table carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// What is sent of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Whole,
+    Partial(MetaVersion),
+    Table(MetaVersion),
+}
+
+/// The form and format of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Media {
+    pub output: Output,
+    pub include: Include,
+}
+
+impl Media {
+    fn form(&self) -> Form {
+        match self.output.conversion {
+            None => Form::Whole,
+            Some(Conversion { target: Target::Table, version }) => Form::Table(version),
+            Some(Conversion { version, .. }) => Form::Partial(version),
+        }
+    }
+
+    pub fn is_table(&self) -> bool {
+        matches!(self.form(), Form::Table(_))
+    }
+
+    /// Whether a list can be sent while it is read: only compact JSON can.
+    pub fn streams(&self) -> bool {
+        self.output.format == Format::Json && self.output.pretty == Pretty::Compact
+    }
+}
+
+/// Encodes objects of one resource for one client.
+#[derive(Clone, Copy)]
+pub struct Encoder<'a> {
+    pub served: &'a Served,
+    pub media: Media,
+    pub now: jiff::Timestamp,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(served: &'a Served, media: Media) -> Self {
+        Self { served, media, now: jiff::Timestamp::now() }
+    }
+
+    /// Whether stored bytes can be sent as they are.
+    pub fn is_plain(&self, stored: &Stored) -> bool {
+        self.media.output == Output::JSON
+            && self.served.stores_as_served()
+            && stored.normaliser == self.served.normaliser
+    }
+
+    /// One object as a whole answer.
+    pub fn object(&self, stored: &Stored) -> Result<Bytes, ApiError> {
+        if self.is_plain(stored) {
+            let mut out = BytesMut::with_capacity(stored.len_with(&self.served.head) + 1);
+            stored.write(&self.served.head, &mut out);
+            out.put_u8(b'\n');
+            return Ok(out.freeze());
+        }
+        self.value(served_value(self.served, stored)?)
+    }
+
+    /// One object that was changed after it was read, as a whole answer.
+    pub fn value(&self, value: Value) -> Result<Bytes, ApiError> {
+        Ok(match self.media.form() {
+            Form::Whole => document(self.served.ty, &value, self.media.output)?,
+            Form::Partial(version) => {
+                let value = partial(&value, version);
+                let ty = facts().well_known().partial_object_metadata;
+                document(ty, &value, self.media.output)?
+            }
+            Form::Table(version) => {
+                let version_text = object::string(&value, &["metadata", "resourceVersion"]).to_owned();
+                let rows = vec![self.row(&value)];
+                self.table(version, json!({"resourceVersion": version_text}), rows, Columns::Defined)
+            }
+        })
+    }
+
+    fn table(&self, version: MetaVersion, metadata: Value, rows: Vec<Value>, columns: Columns) -> Bytes {
+        let table = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": metadata,
+            "columnDefinitions": self.columns(columns), "rows": rows});
+        untyped(&table, self.media.output)
+    }
+
+    fn columns(&self, columns: Columns) -> Value {
+        match columns {
+            Columns::Omitted => Value::Null,
+            Columns::Defined => self
+                .served
+                .strategy()
+                .columns()
+                .iter()
+                .map(|column| {
+                    json!({"name": column.name, "type": column.r#type, "format": column.format,
+                        "description": column.description, "priority": column.priority})
+                })
+                .collect(),
+        }
+    }
+
+    /// An object's row of a table.
+    fn row(&self, value: &Value) -> Value {
+        let stored_form = match &self.served.resource.stored_as {
+            Some(stored) => (stored.to_stored)(value.clone()),
+            None => value.clone(),
+        };
+        let cells = self.served.strategy().cells(&stored_form, self.now);
+        let Form::Table(version) = self.media.form() else { return Value::Null };
+        let object = match self.media.include {
+            Include::None => Value::Null,
+            Include::Metadata => partial(value, version),
+            Include::Object => value.clone(),
+        };
+        json!({"cells": cells, "object": object})
+    }
+
+    /// The beginning of a list: everything up to its first item.
+    pub fn list_head(&self, meta: &ListMeta) -> Bytes {
+        let metadata = meta.to_value();
+        let head = match self.media.form() {
+            Form::Whole => {
+                json_head(&self.served.list_kind(), &self.served.api_version, &metadata, "items")
+            }
+            Form::Partial(version) => {
+                json_head("PartialObjectMetadataList", version.api_version(), &metadata, "items")
+            }
+            Form::Table(version) => {
+                let mut columns = Vec::new();
+                codec::encode_untyped(&self.columns(Columns::Defined), &mut columns);
+                let columns = String::from_utf8(columns).expect("JSON is UTF-8");
+                json_head("Table", version.api_version(), &metadata, &format!("columnDefinitions\":{columns},\"rows"))
+            }
+        };
+        head.into()
+    }
+
+    /// One item of a list, without the comma before it.
+    pub fn list_item(&self, stored: &Stored, out: &mut BytesMut) -> Result<(), ApiError> {
+        if self.is_plain(stored) {
+            out.reserve(stored.len_with(b"{"));
+            stored.write(b"{", out);
+            return Ok(());
+        }
+        let json = self.item_json(served_value(self.served, stored)?);
+        out.put_slice(&json);
+        Ok(())
+    }
+
+    /// One item of a list as JSON.
+    pub fn item_json(&self, mut value: Value) -> Vec<u8> {
+        let mut json = Vec::new();
+        match self.media.form() {
+            Form::Whole => {
+                // Items of built-in lists do not repeat their kind.
+                for field in ["kind", "apiVersion"] {
+                    object::remove(&mut value, &[field]);
+                }
+                codec::encode(self.served.ty, &value, &mut json);
+            }
+            Form::Partial(version) => {
+                codec::encode(facts().well_known().partial_object_metadata, &partial(&value, version), &mut json);
+            }
+            Form::Table(_) => encode_row(&self.row(&value), &mut json),
+        }
+        json
+    }
+
+    /// A whole list that had to be gathered first, for formats that cannot be streamed.
+    pub fn list(&self, meta: &ListMeta, items: &[Stored]) -> Result<Bytes, ApiError> {
+        let values = items.iter().map(|stored| served_value(self.served, stored)).collect::<Result<Vec<_>, _>>()?;
+        self.list_values(meta, values)
+    }
+
+    pub fn list_values(&self, meta: &ListMeta, mut values: Vec<Value>) -> Result<Bytes, ApiError> {
+        let metadata = meta.to_value();
+        Ok(match self.media.form() {
+            Form::Whole => {
+                for value in &mut values {
+                    for field in ["kind", "apiVersion"] {
+                        object::remove(value, &[field]);
+                    }
+                }
+                let (kind, api_version) = (self.served.list_kind(), &self.served.api_version);
+                let list = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": values});
+                let resource = self.served.resource;
+                match facts().kind(resource.group, resource.version, &kind) {
+                    Some(ty) => document(ty, &list, self.media.output)?,
+                    None => untyped(&list, self.media.output),
+                }
+            }
+            Form::Partial(version) => {
+                let items: Vec<Value> = values.iter().map(|value| partial(value, version)).collect();
+                let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
+                let list = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
+                document(facts().well_known().partial_object_metadata_list, &list, self.media.output)?
+            }
+            Form::Table(version) => {
+                let rows = values.iter().map(|value| self.row(value)).collect();
+                self.table(version, metadata, rows, Columns::Defined)
+            }
+        })
+    }
+
+    /// One event of a watch. `first`: the columns of a table are sent once.
+    pub fn watch_event(&self, event_type: &str, stored: &Stored, first: FirstEvent) -> Result<Bytes, ApiError> {
+        if self.is_plain(stored) {
+            return Ok(spliced_event(event_type, self.served, stored));
+        }
+        self.watch_value(event_type, served_value(self.served, stored)?, first)
+    }
+
+    pub fn watch_value(&self, event_type: &str, value: Value, first: FirstEvent) -> Result<Bytes, ApiError> {
+        Ok(match self.media.form() {
+            Form::Whole => self.frame(event_type, self.served.ty, &value)?,
+            Form::Partial(version) => {
+                let ty = facts().well_known().partial_object_metadata;
+                self.frame(event_type, ty, &partial(&value, version))?
+            }
+            Form::Table(version) => {
+                let columns = if first == FirstEvent::Yes { Columns::Defined } else { Columns::Omitted };
+                let rv = object::string(&value, &["metadata", "resourceVersion"]).to_owned();
+                let table = json!({"kind": "Table", "apiVersion": version.api_version(),
+                    "metadata": {"resourceVersion": rv}, "columnDefinitions": self.columns(columns), "rows": [self.row(&value)]});
+                untyped_frame(event_type, &table)
+            }
+        })
+    }
+
+    /// A bookmark: an empty object that says how far the watch has come.
+    pub fn bookmark(&self, revision: Revision, initial_end: bool) -> Result<Bytes, ApiError> {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let value = json!({"kind": self.served.kind(), "apiVersion": self.served.api_version, "metadata": metadata});
+        match self.media.form() {
+            Form::Table(version) => {
+                let blank: Vec<Value> = self.served.strategy().columns().iter().map(|_| Value::from("")).collect();
+                let object = match self.media.include {
+                    Include::None => Value::Null,
+                    Include::Metadata => partial(&value, version),
+                    Include::Object => value,
+                };
+                let table = json!({"kind": "Table", "apiVersion": version.api_version(),
+                    "metadata": {"resourceVersion": revision.to_string()}, "columnDefinitions": null,
+                    "rows": [{"cells": blank, "object": object}]});
+                Ok(untyped_frame("BOOKMARK", &table))
+            }
+            _ => self.watch_value("BOOKMARK", value, FirstEvent::No),
+        }
+    }
+
+    /// The last event of a watch that cannot go on.
+    pub fn watch_error(&self, error: &ApiError) -> Bytes {
+        let status = error.to_status();
+        self.frame("ERROR", facts().well_known().status, &status).unwrap_or_default()
+    }
+
+    fn frame(&self, event_type: &str, ty: TypeId, value: &Value) -> Result<Bytes, ApiError> {
+        Ok(match self.media.output.format {
+            Format::Protobuf => {
+                let envelope = protobuf::encode_object(ty, value).map_err(unencodable)?;
+                protobuf::watch_frame(event_type, &envelope).into()
+            }
+            Format::Json | Format::Yaml => {
+                let mut out = format!(r#"{{"type":"{event_type}","object":"#).into_bytes();
+                codec::encode(ty, value, &mut out);
+                finish_frame(out)
+            }
+        })
+    }
+}
+
+/// Whether this is the first event of a watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstEvent {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Columns {
+    Defined,
+    Omitted,
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta {
+    pub revision: Revision,
+    pub continue_token: String,
+    pub remaining: Option<u64>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("resourceVersion".to_owned(), self.revision.to_string().into());
+        if !self.continue_token.is_empty() {
+            map.insert("continue".to_owned(), self.continue_token.as_str().into());
+        }
+        if let Some(remaining) = self.remaining {
+            map.insert("remainingItemCount".to_owned(), remaining.into());
+        }
+        Value::Object(map)
+    }
+}
+
+/// A watch event made of stored bytes.
+pub fn spliced_event(event_type: &str, served: &Served, stored: &Stored) -> Bytes {
+    let mut out = BytesMut::with_capacity(stored.len_with(&served.head) + 40);
+    out.put_slice(br#"{"type":""#);
+    out.put_slice(event_type.as_bytes());
+    out.put_slice(br#"","object":"#);
+    stored.write(&served.head, &mut out);
+    out.put_slice(b"}\n");
+    out.freeze()
+}
+
+/// A document of a known type in any format.
+pub fn document(ty: TypeId, value: &Value, output: Output) -> Result<Bytes, ApiError> {
+    Ok(match output.format {
+        Format::Protobuf => protobuf::encode_object(ty, value).map_err(unencodable)?.into(),
+        Format::Json | Format::Yaml => {
+            let mut json = Vec::with_capacity(1024);
+            codec::encode(ty, value, &mut json);
+            finish(json, output)
+        }
+    })
+}
+
+fn unencodable(error: protobuf::ProtobufError) -> ApiError {
+    ApiError::internal("the object cannot be encoded as protobuf").because(error)
+}
+
+/// A document of no known type, in JSON or YAML: protobuf is not offered for these.
+pub fn untyped(value: &Value, output: Output) -> Bytes {
+    let mut json = Vec::with_capacity(1024);
+    codec::encode_untyped(value, &mut json);
+    finish(json, output)
+}
+
+fn finish(mut json: Vec<u8>, output: Output) -> Bytes {
+    match (output.format, output.pretty) {
+        (Format::Yaml, _) => yaml::from_json(&json).into(),
+        (_, Pretty::Indented) => codec::indent(&json).into(),
+        (_, Pretty::Compact) => {
+            json.push(b'\n');
+            json.into()
+        }
+    }
+}
+
+fn untyped_frame(event_type: &str, value: &Value) -> Bytes {
+    let mut out = format!(r#"{{"type":"{event_type}","object":"#).into_bytes();
+    codec::encode_untyped(value, &mut out);
+    finish_frame(out)
+}
+
+fn finish_frame(mut out: Vec<u8>) -> Bytes {
+    out.extend_from_slice(b"}\n");
+    out.into()
+}
+
+/// The metadata of an object as an object of its own.
+fn partial(value: &Value, version: MetaVersion) -> Value {
+    let metadata = value.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata})
+}
+
+fn json_head(kind: &str, api_version: &str, metadata: &Value, last_field: &str) -> String {
+    // Go prints ListMeta's fields in the order of the struct.
+    let mut meta = String::from("{");
+    for field in ["resourceVersion", "continue", "remainingItemCount"] {
+        if let Some(value) = metadata.get(field) {
+            if meta.len() > 1 {
+                meta.push(',');
+            }
+            meta.push_str(&format!("\"{field}\":{value}"));
+        }
+    }
+    format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{meta}}},"{last_field}":["#)
+}
+
+fn encode_row(row: &Value, out: &mut Vec<u8>) {
+    codec::encode_untyped(row, out);
+}

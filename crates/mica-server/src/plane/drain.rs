@@ -1,0 +1,340 @@
+//! Empties planes that are being deleted, in an order that cannot deadlock, and lets them go.
+//!
+//! Objects go before what they need: first everything else, then namespaces, then definitions of custom resources, then
+//! service accounts and RBAC, so that controllers keep their identities and permissions until nothing waits for them.
+//! Finalizers are honoured; what blocks is named in the Plane's `Drained` condition.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mica_machinery::meta::DeleteOptions;
+use mica_machinery::object;
+use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Signal, Store};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Plane;
+use super::directory::Directory;
+use super::kind::{FINALIZER, GROUP, PLURAL, VERSION, set_condition};
+use crate::authz::{self, Grant, Target};
+use crate::error::ApiError;
+use crate::options::{DryRun, FieldValidation, WriteOptions};
+use crate::registry::{Deleted, PatchRequest, Patched, Registry, stored_value};
+use crate::request::Verb;
+use crate::scheme::Served;
+use crate::stored::Content;
+
+/// Planes drained at once. Each holds one page of keys.
+const CONCURRENT: usize = 64;
+/// How soon a plane that waits for finalizers is looked at again, at first and at most.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LAST_LOOK: Duration = Duration::from_secs(15);
+/// Keys read at once.
+const PAGE: usize = 500;
+
+/// The loop that drains planes.
+#[derive(Clone)]
+pub struct Drainer {
+    store: Arc<dyn Store>,
+    registry: Registry,
+    directory: Arc<Directory>,
+    /// Names being drained now.
+    active: Arc<Mutex<HashSet<String>>>,
+    slots: Arc<Semaphore>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// When a class of resources goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    Content,
+    Namespaces,
+    Definitions,
+    Identities,
+}
+
+const STAGES: [Stage; 4] = [Stage::Content, Stage::Namespaces, Stage::Definitions, Stage::Identities];
+
+impl Stage {
+    fn of(resource: &str) -> Self {
+        match resource {
+            "/namespaces" => Self::Namespaces,
+            "apiextensions.k8s.io/customresourcedefinitions" => Self::Definitions,
+            "/serviceaccounts" => Self::Identities,
+            other if other.starts_with("rbac.authorization.k8s.io/") => Self::Identities,
+            _ => Self::Content,
+        }
+    }
+}
+
+impl Drainer {
+    pub fn new(store: Arc<dyn Store>, registry: Registry, directory: Arc<Directory>, stop: CancellationToken) -> Self {
+        Self {
+            store,
+            registry,
+            directory,
+            active: Arc::default(),
+            slots: Arc::new(Semaphore::new(CONCURRENT)),
+            tasks: TaskTracker::new(),
+            stop,
+        }
+    }
+
+    /// Runs until stopped. Every server of a shared store runs one: a lost race just means that another one drains.
+    pub async fn run(self) {
+        let planes = mica_api::GroupResource::new(GROUP, PLURAL);
+        let range = KeyRange::Resource(mica_api::PlaneId::ROOT, planes);
+        while !self.stop.is_cancelled() {
+            if let Err(error) = self.follow(&range).await {
+                tracing::warn!(%error, "draining planes was interrupted; starting over");
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn follow(&self, range: &KeyRange) -> Result<(), ApiError> {
+        let mut after: Option<Key> = None;
+        let mut at = None;
+        loop {
+            let page = self.store.range(RangeQuery { range, at, after: after.as_ref(), limit: PAGE }).await?;
+            at = Some(page.revision);
+            for (key, record) in &page.records {
+                self.consider(key, record);
+            }
+            match page.records.last() {
+                Some((key, _)) if page.more => after = Some(key.clone()),
+                _ => break,
+            }
+        }
+        let mut watch = self.store.watch(range.clone(), at.unwrap_or_default()).await?;
+        loop {
+            let signal = tokio::select! {
+                () = self.stop.cancelled() => return Ok(()),
+                signal = watch.next() => signal,
+            };
+            match signal {
+                Ok(Signal::Event(event)) => self.consider_event(&event),
+                Ok(Signal::Dropped(..)) => {}
+                Err(error) => return Err(ApiError::unavailable("the watch on planes ended").because(error)),
+            }
+        }
+    }
+
+    fn consider_event(&self, event: &Event) {
+        if let Change::Put(value) = &event.change {
+            self.consider(&event.key, &Record { value: value.clone(), revision: event.revision });
+        }
+    }
+
+    /// Starts draining a plane if it is being deleted and nobody here drains it yet.
+    fn consider(&self, key: &Key, record: &Record) {
+        let Ok(Content::Object(stored)) = Content::read(record) else { return };
+        let deleting = mica_machinery::select::text_at(stored.json(), &["metadata", "deletionTimestamp"]).is_some();
+        let name = key.name().to_owned();
+        if !deleting || !self.active.lock().insert(name.clone()) {
+            return;
+        }
+        let drainer = self.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = drainer.stop.cancelled() => {}
+                () = drainer.drain_until_gone(&name) => {}
+            }
+            drainer.active.lock().remove(&name);
+        });
+    }
+
+    async fn drain_until_gone(&self, name: &str) {
+        let mut pause = FIRST_LOOK;
+        loop {
+            let slot = self.slots.acquire().await.expect("the semaphore is never closed");
+            let progress = self.drain(name).await;
+            drop(slot);
+            match progress {
+                Ok(Progress::Gone) => return,
+                Ok(Progress::Blocked) => {}
+                Err(error) => tracing::warn!(plane = name, %error, "draining a plane failed; trying again"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_LOOK);
+        }
+    }
+
+    /// One pass over a plane.
+    async fn drain(&self, name: &str) -> Result<Progress, ApiError> {
+        self.directory.forget(name);
+        let plane = match self.directory.by_name(name).await {
+            Ok(plane) => plane,
+            Err(error) if error.code() == http::StatusCode::NOT_FOUND => return Ok(Progress::Gone),
+            Err(error) => return Err(error),
+        };
+        if plane.state != super::State::Draining {
+            return Ok(Progress::Gone);
+        }
+        for stage in STAGES {
+            let blocking = self.empty(&plane, stage).await?;
+            if let Some(blocking) = blocking {
+                self.report(name, &blocking).await?;
+                return Ok(Progress::Blocked);
+            }
+        }
+        self.release(name).await
+    }
+
+    /// Deletes what a stage still holds. Returns a description of what waits for its finalizers, if anything does.
+    async fn empty(&self, plane: &Arc<Plane>, stage: Stage) -> Result<Option<String>, ApiError> {
+        let range = plane.keys.all();
+        let mut after: Option<Key> = None;
+        let mut blocking = None;
+        loop {
+            let page = self.store.range(RangeQuery { range: &range, at: None, after: after.as_ref(), limit: PAGE }).await?;
+            for (key, record) in &page.records {
+                if Stage::of(key.resource()) == stage && matches!(Content::read(record)?, Content::Object(_)) {
+                    let waits = self.delete(plane, key).await?;
+                    blocking = blocking.or(waits);
+                }
+            }
+            match page.records.last() {
+                Some((key, _)) if page.more => after = Some(key.clone()),
+                _ => return Ok(blocking),
+            }
+        }
+    }
+
+    async fn delete(&self, plane: &Arc<Plane>, key: &Key) -> Result<Option<String>, ApiError> {
+        // What no scheme serves any more has nobody who could hold it: the drop takes it.
+        let Some(served) = plane.scheme.by_storage(key.resource()) else { return Ok(None) };
+        let grant = self.grant(Verb::Delete, plane, served, key.namespace(), key.name(), "");
+        let background = DeleteOptions { propagation_policy: Some("Background".to_owned()), ..DeleteOptions::default() };
+        match self.registry.delete_any(&grant, &background).await {
+            Ok(Deleted::Gone(_)) => Ok(None),
+            Ok(Deleted::Waiting(stored)) => {
+                let value = stored_value(served, &stored)?;
+                if served.resource.kind == "Namespace" {
+                    return self.finalize_namespace(plane, served, key.name(), &value).await;
+                }
+                Ok(Some(describe(served, key, &value)))
+            }
+            Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A namespace whose content is gone loses its own finalizer; others on it are honoured.
+    async fn finalize_namespace(
+        &self,
+        plane: &Arc<Plane>,
+        served: &Arc<Served>,
+        name: &str,
+        value: &Value,
+    ) -> Result<Option<String>, ApiError> {
+        let grant = self.grant(Verb::Patch, plane, served, None, name, "finalize");
+        let finalize = |mut namespace: Value| {
+            let mut left = object::list(&namespace, &["spec", "finalizers"]).to_vec();
+            left.retain(|finalizer| finalizer != "kubernetes");
+            object::set(&mut namespace, &["spec", "finalizers"], left);
+            namespace
+        };
+        match self.change(&grant, &finalize).await {
+            Ok(()) => {}
+            Err(error) if error.code() == http::StatusCode::NOT_FOUND => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let held = !object::list(value, &["metadata", "finalizers"]).is_empty()
+            || object::list(value, &["spec", "finalizers"]).iter().any(|finalizer| finalizer != "kubernetes");
+        Ok(held.then(|| {
+            let key = plane.keys.object(&served.storage, None, name);
+            describe(served, &key, value)
+        }))
+    }
+
+    /// Says on the Plane what its deletion waits for.
+    async fn report(&self, name: &str, blocking: &str) -> Result<(), ApiError> {
+        let now = jiff::Timestamp::now();
+        let say = |mut plane: Value| {
+            set_condition(&mut plane, "Drained", "False", "FinalizersRemaining", blocking, &now);
+            plane
+        };
+        self.change(&self.plane_grant(name, "status")?, &say).await
+    }
+
+    /// Takes our finalizer off the Plane: its records and its range go with it, unless others hold it.
+    async fn release(&self, name: &str) -> Result<Progress, ApiError> {
+        let release = |mut plane: Value| {
+            let mut left = object::list(&plane, &["metadata", "finalizers"]).to_vec();
+            left.retain(|finalizer| finalizer != FINALIZER);
+            object::set(&mut plane, &["metadata", "finalizers"], left);
+            plane
+        };
+        match self.change(&self.plane_grant(name, "")?, &release).await {
+            Ok(()) => Ok(Progress::Gone),
+            Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(Progress::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn change(&self, grant: &Grant, change: &(dyn Fn(Value) -> Value + Send + Sync)) -> Result<(), ApiError> {
+        let patch = |document: &[u8]| -> Result<Patched, ApiError> {
+            let value = serde_json::from_slice(document)
+                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+            Ok(Patched { object: change(value), warnings: Vec::new() })
+        };
+        let options = WriteOptions {
+            dry_run: DryRun::No,
+            field_manager: String::new(),
+            field_validation: FieldValidation::Ignore,
+        };
+        let request = PatchRequest { patch: &patch, options, manager: "mica-drain".to_owned() };
+        self.registry.patch(grant, request).await.map(drop)
+    }
+
+    fn plane_grant(&self, name: &str, subresource: &str) -> Result<Grant, ApiError> {
+        let root = self.directory.root();
+        let served = root.scheme.find(GROUP, VERSION, PLURAL).cloned();
+        let served = served.ok_or_else(|| ApiError::internal("root does not serve planes"))?;
+        Ok(self.grant(Verb::Patch, &root, &served, None, name, subresource))
+    }
+
+    fn grant(
+        &self,
+        verb: Verb,
+        plane: &Arc<Plane>,
+        served: &Arc<Served>,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: &str,
+    ) -> Grant {
+        let target = Target {
+            plane: plane.clone(),
+            served: served.clone(),
+            namespace: namespace.map(ToOwned::to_owned),
+            name: Some(name.to_owned()),
+            subresource: subresource.to_owned(),
+        };
+        authz::system(verb, target)
+    }
+}
+
+enum Progress {
+    Gone,
+    Blocked,
+}
+
+/// Names an object that waits, and what it waits for.
+fn describe(served: &Served, key: &Key, value: &Value) -> String {
+    let mut finalizers: Vec<&str> =
+        object::list(value, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).collect();
+    finalizers.extend(object::list(value, &["spec", "finalizers"]).iter().filter_map(Value::as_str));
+    let place = key.namespace().map(|namespace| format!(" in namespace \"{namespace}\"")).unwrap_or_default();
+    format!("{} \"{}\"{place} waits for finalizers: {}", served.name, key.name(), finalizers.join(", "))
+}

@@ -1,0 +1,303 @@
+//! Snapshot, restore and fork of a plane: its own records, consistent at one revision.
+//!
+//! A snapshot is a stream: one line of JSON that says what it is, then each record as two lengths (32-bit little-endian),
+//! the key below the plane and the stored value, then two zero lengths and a 64-bit checksum of all that came before.
+//! A restored or forked plane keeps uids, base layer and creation time; until it is whole it is marked and takes no requests.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::StreamExt;
+use futures::stream;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use mica_machinery::object;
+use mica_store::{Key, RangeQuery, Revision, Store, Txn, Write};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Plane;
+use super::directory::BirthRecord;
+use super::kind::RESTORING;
+use crate::authz::Grant;
+use crate::encode::{Encoder, Include, Media};
+use crate::error::ApiError;
+use crate::http::{Body, RequestBody};
+use crate::negotiate::Output;
+use crate::options::{DryRun, FieldValidation, WriteOptions};
+use crate::registry::{CreateRequest, PatchRequest, Patched, Written};
+use crate::serve::{Call, respond};
+
+const MAGIC: &str = "plane-snapshot";
+const VERSION: u32 = 1;
+const CONTENT_TYPE: &str = "application/vnd.mica.plane-snapshot";
+/// Records read at once.
+const PAGE: usize = 500;
+/// Writes under way at once while a plane is filled.
+const CONCURRENT_WRITES: usize = 64;
+/// No stored object is larger: bodies end at 3 MiB.
+const MAX_RECORD: usize = 16 * 1024 * 1024;
+/// The header line is small.
+const MAX_HEADER: usize = 64 * 1024;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    mica: String,
+    version: u32,
+    plane: String,
+    revision: u64,
+    birth: BirthRecord,
+}
+
+/// Walks the own records of a plane at one revision.
+struct Walk {
+    store: Arc<dyn Store>,
+    plane: Arc<Plane>,
+    at: Option<Revision>,
+    after: Option<Key>,
+    finished: bool,
+}
+
+impl Walk {
+    async fn page(&mut self) -> Result<Vec<(Key, Bytes)>, ApiError> {
+        let range = self.plane.keys.all();
+        let query = RangeQuery { range: &range, at: self.at, after: self.after.as_ref(), limit: PAGE };
+        let page = self.store.range(query).await?;
+        self.at = Some(page.revision);
+        self.finished = !page.more;
+        self.after = page.records.last().map(|(key, _)| key.clone());
+        Ok(page.records.into_iter().map(|(key, record)| (key, record.value)).collect())
+    }
+}
+
+/// The key without its plane.
+fn below(key: &Key) -> &str {
+    key.as_str().split_once('/').map_or("", |(_, below)| below)
+}
+
+pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let plane = call.server.directory.by_name(grant.target.object()).await?;
+    let birth = call.server.directory.birth_record(plane.id).await?;
+    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
+    let first = walk.page().await?;
+    let header = Header {
+        mica: MAGIC.to_owned(),
+        version: VERSION,
+        plane: walk.plane.name.clone(),
+        revision: walk.at.unwrap_or_default().0,
+        birth,
+    };
+    let mut line = serde_json::to_vec(&header).expect("a header is plain JSON");
+    line.push(b'\n');
+    let mut sum = Xxh3::new();
+    let head = summed(&mut sum, &line, &first);
+    let state = (walk, sum, Some(head));
+    let pieces = stream::unfold(Some(state), |state| async move {
+        let (mut walk, mut sum, ready) = state?;
+        let mut out = match ready {
+            Some(ready) => ready,
+            None => match walk.page().await {
+                Ok(records) => summed(&mut sum, b"", &records),
+                Err(error) => return Some((Err(error), None)),
+            },
+        };
+        if !walk.finished {
+            return Some((Ok(out.freeze()), Some((walk, sum, None))));
+        }
+        sum.update(&[0; 8]);
+        out.put_slice(&[0; 8]);
+        out.put_u64_le(sum.digest());
+        Some((Ok::<_, ApiError>(out.freeze()), None))
+    });
+    Ok(respond(StatusCode::OK, CONTENT_TYPE, Body::try_stream(pieces)))
+}
+
+fn summed(sum: &mut Xxh3, head: &[u8], records: &[(Key, Bytes)]) -> BytesMut {
+    let mut out = BytesMut::from(head);
+    for (key, value) in records {
+        let key = below(key);
+        out.put_u32_le(u32::try_from(key.len()).expect("a key is short"));
+        out.put_u32_le(u32::try_from(value.len()).expect("a value is at most a body"));
+        out.put_slice(key.as_bytes());
+        out.put_slice(value);
+    }
+    sum.update(&out);
+    out
+}
+
+#[derive(Deserialize)]
+struct ForkRequest {
+    name: String,
+}
+
+pub(crate) async fn fork(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let request: ForkRequest = serde_json::from_slice(&call.body)
+        .map_err(|error| ApiError::bad_request(format!("the body must name the new plane, as in {{\"name\":\"copy\"}}: {error}")))?;
+    let plane = call.server.directory.by_name(grant.target.object()).await?;
+    let birth = call.server.directory.birth_record(plane.id).await?;
+    let filling = Filling::begin(call, grant, &request.name).await?;
+    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
+    let copied = async {
+        while !walk.finished {
+            let records = walk.page().await?;
+            let records = records.into_iter().map(|(key, value)| (below(&key).to_owned(), value)).collect();
+            filling.write(records).await?;
+        }
+        Ok(())
+    };
+    let copied = copied.await;
+    filling.end(copied, birth).await
+}
+
+pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let incoming = call.stream.take().unwrap_or_default();
+    let mut reader = Reader { incoming, buffer: BytesMut::new(), sum: Xxh3::new() };
+    let header = reader.header().await?;
+    let filling = Filling::begin(call, grant, grant.target.object()).await?;
+    let copied = async {
+        loop {
+            let mut records = Vec::new();
+            while records.len() < PAGE {
+                match reader.record().await? {
+                    Some(record) => records.push(record),
+                    None => return filling.write(records).await,
+                }
+            }
+            filling.write(records).await?;
+        }
+    };
+    let copied = copied.await;
+    filling.end(copied, header.birth).await
+}
+
+/// Reads a snapshot from a request body.
+struct Reader {
+    incoming: RequestBody,
+    buffer: BytesMut,
+    sum: Xxh3,
+}
+
+fn damaged(what: &str) -> ApiError {
+    ApiError::bad_request(format!("the body is no whole plane snapshot: {what}"))
+}
+
+impl Reader {
+    /// Reads until so many bytes are there.
+    async fn need(&mut self, bytes: usize) -> Result<(), ApiError> {
+        while self.buffer.len() < bytes {
+            let frame = self.incoming.frame().await.ok_or_else(|| damaged("it ends early"))?;
+            let frame = frame.map_err(|error| damaged("it broke off").because(error))?;
+            if let Ok(data) = frame.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Bytes {
+        let taken = self.buffer.split_to(bytes).freeze();
+        self.sum.update(&taken);
+        taken
+    }
+
+    async fn header(&mut self) -> Result<Header, ApiError> {
+        let end = loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
+                break end;
+            }
+            if self.buffer.len() > MAX_HEADER {
+                return Err(damaged("it has no header"));
+            }
+            self.need(self.buffer.len() + 1).await?;
+        };
+        let line = self.take(end + 1);
+        let header: Header = serde_json::from_slice(&line).map_err(|error| damaged("its header cannot be read").because(error))?;
+        if header.mica != MAGIC {
+            return Err(damaged("its header is of something else"));
+        }
+        if header.version != VERSION {
+            return Err(damaged(&format!("it is of version {}, this server reads version {VERSION}", header.version)));
+        }
+        Ok(header)
+    }
+
+    /// The next record; `None` after the last, once the checksum is right.
+    async fn record(&mut self) -> Result<Option<(String, Bytes)>, ApiError> {
+        self.need(8).await?;
+        let mut lengths = self.take(8);
+        let (key_len, value_len) = (lengths.get_u32_le() as usize, lengths.get_u32_le() as usize);
+        if key_len == 0 {
+            let expected = self.sum.digest();
+            self.need(8).await?;
+            return if self.take(8).get_u64_le() == expected { Ok(None) } else { Err(damaged("its checksum is wrong")) };
+        }
+        if key_len > MAX_RECORD || value_len > MAX_RECORD {
+            return Err(damaged("a record is too large"));
+        }
+        self.need(key_len + value_len).await?;
+        let key = String::from_utf8(self.take(key_len).to_vec()).map_err(|_| damaged("a key is no text"))?;
+        Ok(Some((key, self.take(value_len))))
+    }
+}
+
+/// A plane that is being filled with another's records.
+struct Filling<'a> {
+    call: &'a Call<'a>,
+    grant: Grant,
+    plane: Arc<Plane>,
+}
+
+impl<'a> Filling<'a> {
+    /// Creates the plane, marked so that nobody uses it before it is whole.
+    async fn begin(call: &'a Call<'a>, grant: &Grant, name: &str) -> Result<Self, ApiError> {
+        let mut grant = grant.clone();
+        grant.target.subresource = String::new();
+        grant.target.name = Some(name.to_owned());
+        let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
+            "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
+        let request = CreateRequest { object, options: plain_options(), manager: "mica".to_owned() };
+        call.server.registry.create(&grant, request).await?;
+        let plane = call.server.directory.by_name(name).await?;
+        Ok(Self { call, grant, plane })
+    }
+
+    async fn write(&self, records: Vec<(String, Bytes)>) -> Result<(), ApiError> {
+        let store = &self.call.server.store;
+        let writes = records.into_iter().map(|(below, value)| async move {
+            let key = Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
+            let txn = Txn { compares: vec![self.plane.fence()], writes: vec![Write::Put { key, value, ttl: None }] };
+            store.commit(txn).await.map(drop).map_err(ApiError::from)
+        });
+        let mut writes = stream::iter(writes).buffer_unordered(CONCURRENT_WRITES);
+        while let Some(written) = writes.next().await {
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Opens the plane for use, or takes it away again.
+    async fn end(self, copied: Result<(), ApiError>, birth: BirthRecord) -> Result<Response<Body>, ApiError> {
+        let registry = &self.call.server.registry;
+        if let Err(error) = copied {
+            let _ = registry.delete(&self.grant, &mica_machinery::meta::DeleteOptions::default()).await;
+            return Err(error);
+        }
+        self.call.server.directory.adopt_birth(&self.plane, birth).await?;
+        let open = |document: &[u8]| -> Result<Patched, ApiError> {
+            let mut plane: Value = serde_json::from_slice(document)
+                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+            object::remove(&mut plane, &["metadata", "annotations", RESTORING]);
+            Ok(Patched { object: plane, warnings: Vec::new() })
+        };
+        let request = PatchRequest { patch: &open, options: plain_options(), manager: "mica".to_owned() };
+        let Written { stored, .. } = registry.patch(&self.grant, request).await?;
+        let media = Media { output: Output::JSON, include: Include::Metadata };
+        let bytes = Encoder::new(&self.grant.target.served, media).object(&stored)?;
+        Ok(respond(StatusCode::CREATED, "application/json", Body::full(bytes)))
+    }
+}
+
+fn plain_options() -> WriteOptions {
+    WriteOptions { dry_run: DryRun::No, field_manager: String::new(), field_validation: FieldValidation::Ignore }
+}

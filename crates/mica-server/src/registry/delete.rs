@@ -1,0 +1,145 @@
+//! Delete and deletecollection: an object goes at once, or is marked and goes when nothing holds it any more.
+
+use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
+use mica_machinery::{object, time};
+use mica_store::Revision;
+use serde_json::{Value, json};
+
+use super::write::{pack, read_back};
+use super::{Registry, check_state, stored_value};
+use crate::authz::{Grant, Target};
+use crate::error::ApiError;
+use crate::options::{DryRun, ListOptions};
+use crate::stored::Stored;
+
+/// Namespaces that a plane cannot be without.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// How often a deletion that lost a race is tried again.
+const TRIES: usize = 100;
+
+/// What a DELETE did.
+pub enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Stored),
+    /// It is marked, and waits for its finalizers.
+    Waiting(Stored),
+}
+
+impl Registry {
+    pub async fn delete(&self, grant: &Grant, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        refuse_immortal(&grant.target)?;
+        self.delete_any(grant, options).await
+    }
+
+    /// The same, for namespaces that only go with their plane too.
+    pub async fn delete_any(&self, grant: &Grant, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        check_state(grant)?;
+        let target = &grant.target;
+        for _ in 0..TRIES {
+            if let Some(deleted) = self.try_delete(target, options).await? {
+                return Ok(deleted);
+            }
+        }
+        Err(ApiError::conflict(&target.served.name, target.object(), crate::error::MODIFIED))
+    }
+
+    /// One try. `None`: another write came between.
+    async fn try_delete(&self, target: &Target, options: &DeleteOptions) -> Result<Option<Deleted>, ApiError> {
+        let served = &target.served;
+        let dry_run = if options.dry_run.is_empty() { DryRun::No } else { DryRun::All };
+        let entry = self.entry(&target.plane, served, target.namespace.as_deref(), target.object()).await?;
+        let Some(stored) = entry.stored.clone() else {
+            return Err(ApiError::not_found(&served.name, target.object()));
+        };
+        let old = stored_value(served, &stored)?;
+        if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
+            return Err(ApiError::precondition_failed(served.resource.group, served.kind(), target.object(), &why));
+        }
+        let now = jiff::Timestamp::now();
+        let mut plan = meta::deletion_plan(&old["metadata"], options, garbage_policy(target), |_| None, now);
+        if served.resource.kind == "Namespace" && served.resource.group.is_empty() {
+            plan = namespace_plan(&old, plan, now);
+        }
+        let (marked, next) = match plan {
+            Deletion::Pending => return Ok(Some(Deleted::Waiting(stored))),
+            Deletion::Now => {
+                let gone = self.remove(target, &entry, &old, dry_run).await?;
+                return Ok(gone.map(|revision| Deleted::Gone(stored.at(revision))));
+            }
+            Deletion::Mark { metadata, next } => (metadata, next),
+        };
+        let mut new = old.clone();
+        new["metadata"] = marked;
+        if served.resource.kind == "Namespace" {
+            object::set(&mut new, &["status", "phase"], "Terminating");
+        }
+        served.strategy().marked_for_deletion(&mut new, now);
+        if next == Next::Remove {
+            let gone = self.remove(target, &entry, &old, dry_run).await?;
+            return gone.map(|revision| read_back(pack(served, &new), revision).map(Deleted::Gone)).transpose();
+        }
+        let value = pack(served, &new);
+        if dry_run == DryRun::All || read_back(value.clone(), Revision(1))?.json() == stored.json() {
+            return Ok(Some(Deleted::Waiting(read_back(value, stored.revision)?)));
+        }
+        let side = self.side.on_update(served, &new, &old)?;
+        let revision = self.put(target, &entry, value.clone(), side).await?;
+        revision.map(|revision| read_back(value, revision).map(Deleted::Waiting)).transpose()
+    }
+
+    /// Deletes every object that a list would show, and returns them as they were.
+    pub async fn delete_collection(
+        &self,
+        grant: &Grant,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<(Vec<Stored>, Revision), ApiError> {
+        check_state(grant)?;
+        let mut listing = self.list(grant, list).await?;
+        let revision = listing.revision;
+        let mut items = Vec::new();
+        while let Some((key, stored)) = listing.next().await? {
+            match self.delete(&grant.for_object(key.namespace(), key.name()), options).await {
+                Ok(_) => items.push(stored),
+                // Somebody else was first: it is gone, which is all that was asked.
+                Err(error) if error.code() == http::StatusCode::NOT_FOUND => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((items, revision))
+    }
+}
+
+fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
+    let resource = target.served.resource;
+    let namespace = resource.group.is_empty() && resource.kind == "Namespace";
+    if namespace && IMMORTAL_NAMESPACES.contains(&target.object()) {
+        return Err(ApiError::forbidden(&target.served.name, target.object(), "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+fn garbage_policy(target: &Target) -> GarbagePolicy {
+    if target.served.strategy().collects_garbage() { GarbagePolicy::DeleteDependents } else { GarbagePolicy::Unsupported }
+}
+
+/// A namespace is always marked first: its content has to go before it, and only finalization takes it away.
+fn namespace_plan(old: &Value, plan: Deletion, now: jiff::Timestamp) -> Deletion {
+    let held = !object::list(old, &["spec", "finalizers"]).is_empty();
+    let marked = object::get(old, &["metadata", "deletionTimestamp"]).is_some();
+    match plan {
+        Deletion::Now if held || !marked => {
+            let mut metadata = old["metadata"].clone();
+            if !marked {
+                metadata["deletionTimestamp"] = json!(time::now_text(now));
+            }
+            Deletion::Mark { metadata, next: if held { Next::Keep } else { Next::Remove } }
+        }
+        Deletion::Mark { mut metadata, next } => {
+            object::remove(&mut metadata, &["deletionGracePeriodSeconds"]);
+            Deletion::Mark { metadata, next }
+        }
+        plan => plan,
+    }
+}

@@ -1,0 +1,512 @@
+//! Create, update and patch: one pipeline of preparing, validating, comparing and committing.
+//!
+//! The order of steps is upstream's (`endpoints/handlers`, `registry/rest`, `registry/generic/registry/store.go`), because
+//! clients can tell: which error wins, what managed fields record, what a no-op leaves alone.
+
+use std::sync::Arc;
+
+use mica_machinery::field::{self, ErrorList, Path};
+use mica_machinery::kind::{User as KindUser, WriteContext};
+use mica_machinery::meta::{self, Admission, FinalizerRule};
+use mica_machinery::{codec, names, object};
+use crate::pending::managed;
+use mica_store::{CommitError, Compare, Revision, Txn, Write};
+use serde_json::Value;
+
+use super::{Entry, Registry, check_state, served_value, stored_value};
+use crate::authz::{Grant, Target};
+use crate::error::{ApiError, MODIFIED};
+use crate::options::{DryRun, WriteOptions, parse_version};
+use crate::plane::side::Side;
+use crate::scheme::Served;
+use crate::stored::{self, Content, Stored};
+
+/// How often a write that lost a race is tried again before the client is told. Each try reads afresh, and one writer wins
+/// each round, so this bounds how many writers may fight for one object at once.
+const TRIES: usize = 500;
+
+pub struct CreateRequest {
+    /// The decoded body, in the version of the request.
+    pub object: Value,
+    pub options: WriteOptions,
+    /// Who is recorded in managedFields.
+    pub manager: String,
+}
+
+pub struct UpdateRequest {
+    pub object: Value,
+    pub options: WriteOptions,
+    pub manager: String,
+}
+
+pub struct PatchRequest<'a> {
+    /// Turns the present object, as bytes in the version of the request, into the wanted one.
+    pub patch: &'a (dyn Fn(&[u8]) -> Result<Patched, ApiError> + Send + Sync),
+    pub options: WriteOptions,
+    pub manager: String,
+}
+
+/// What a patch gave.
+pub struct Patched {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// What a write left behind.
+pub struct Written {
+    pub stored: Stored,
+    pub created: bool,
+    pub warnings: Vec<String>,
+}
+
+/// One write as the steps see it.
+struct Step<'a> {
+    grant: &'a Grant,
+    options: &'a WriteOptions,
+    manager: &'a str,
+    now: jiff::Timestamp,
+}
+
+impl<'a> Step<'a> {
+    fn new(grant: &'a Grant, options: &'a WriteOptions, manager: &'a str) -> Self {
+        Self { grant, options, manager, now: jiff::Timestamp::now() }
+    }
+
+    fn target(&self) -> &'a Target {
+        &self.grant.target
+    }
+
+    fn served(&self) -> &'a Arc<Served> {
+        &self.grant.target.served
+    }
+
+    fn context(&self) -> WriteContext<'a> {
+        let (resource, user) = (self.served().resource, &self.grant.user);
+        WriteContext {
+            now: self.now,
+            subresource: &self.grant.target.subresource,
+            group: resource.group,
+            version: resource.version,
+            user: KindUser { name: &user.name, uid: &user.uid, groups: &user.groups, extra: &user.extra },
+        }
+    }
+
+    fn manager_info(&self) -> managed::ManagerInfo<'a> {
+        managed::ManagerInfo {
+            manager: self.manager,
+            operation: managed::Operation::Update,
+            api_version: &self.served().api_version,
+            subresource: &self.grant.target.subresource,
+            time: self.now,
+        }
+    }
+
+    fn invalid(&self, object: &Value, errors: &[field::Error]) -> Result<(), ApiError> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let resource = self.served().resource;
+        Err(ApiError::invalid(resource.group, resource.kind, object::name(object), errors))
+    }
+}
+
+impl Registry {
+    /// Stores a new object.
+    pub async fn create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
+        check_state(grant)?;
+        let step = Step::new(grant, &request.options, &request.manager);
+        let (served, strategy) = (step.served(), step.served().strategy());
+        let mut object = request.object;
+        ensure_namespace(step.target(), &mut object)?;
+        let metadata = metadata_mut(&mut object);
+        let sent_version = object::string(metadata, &["resourceVersion"]).to_owned();
+        meta::wipe_system_fields(metadata);
+        let mut warnings = Vec::from_iter(meta::dedup_owner_references(metadata, Admission::Before));
+        if served.stores_as_served() {
+            strategy.default(&mut object);
+        }
+        managed::create(&schema(served), &mut object, &step.manager_info(), strategy.reset_fields(""));
+        let mut object = to_stored(served, object);
+        self.side.complete(served, &mut object);
+        self.check_namespace(&step).await?;
+        let context = step.context();
+        strategy.prepare_create(&context, &mut object);
+        let generates = !strategy.generation_fields().is_empty();
+        let metadata = metadata_mut(&mut object);
+        if generates {
+            object::set(metadata, &["generation"], 1);
+        }
+        meta::fill_system_fields(metadata, &uuid::Uuid::new_v4().to_string(), step.now);
+        meta::generate_name(metadata, rand::random);
+        step.invalid(&object, &create_errors(served, &context, &object))?;
+        warnings.extend(strategy.warnings(&context, &object, None));
+        strategy.canonicalize(&mut object);
+        if parse_version(&sent_version).ok().flatten().is_some() {
+            return Err(ApiError::internal_text("resourceVersion should not be set on objects to be created"));
+        }
+        let name = object::name(&object).to_owned();
+        let entry = self.entry(&step.target().plane, served, step.target().namespace.as_deref(), &name).await?;
+        if entry.stored.is_some() {
+            return Err(ApiError::already_exists(&served.name, &name));
+        }
+        let side = self.side.on_create(served, &object)?;
+        let value = pack(served, &object);
+        let revision = match request.options.dry_run {
+            DryRun::All => Revision(0),
+            DryRun::No => {
+                let revision = self.put(step.target(), &entry, value.clone(), side).await?;
+                revision.ok_or_else(|| ApiError::already_exists(&served.name, &name))?
+            }
+        };
+        Ok(Written { stored: read_back(value, revision)?, created: true, warnings })
+    }
+
+    /// Replaces an object, or creates it where the kind lets a PUT do that.
+    pub async fn update(&self, grant: &Grant, request: UpdateRequest) -> Result<Written, ApiError> {
+        check_state(grant)?;
+        let step = Step::new(grant, &request.options, &request.manager);
+        let target = step.target();
+        let mut object = request.object;
+        check_name(target, &object)?;
+        ensure_namespace(target, &mut object)?;
+        let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut object), Admission::Before));
+        let strategy = step.served().strategy();
+        if step.served().stores_as_served() {
+            strategy.default(&mut object);
+        }
+        for _ in 0..TRIES {
+            let entry = self.target_entry(target).await?;
+            let Some(old) = &entry.stored else {
+                if !strategy.creates_on_update() || !target.subresource.is_empty() {
+                    return Err(ApiError::not_found(&step.served().name, target.object()));
+                }
+                let create = CreateRequest { object, options: request.options.clone(), manager: request.manager.clone() };
+                return self.create(grant, create).await;
+            };
+            let wanted = object.clone();
+            let conditional = object::string(&wanted, &["metadata", "resourceVersion"]);
+            let conditional = parse_version(conditional).map_err(|error| error.for_update())?;
+            check_uid(target, &wanted, old)?;
+            if let Some(written) = self.replace(&step, &entry, wanted, &warnings).await? {
+                return Ok(written);
+            }
+            if conditional.is_some() {
+                return Err(ApiError::conflict(&step.served().name, target.object(), MODIFIED));
+            }
+        }
+        Err(contended(target))
+    }
+
+    /// Changes an object by a function of its present state, again and again until no other write comes between.
+    pub async fn patch(&self, grant: &Grant, request: PatchRequest<'_>) -> Result<Written, ApiError> {
+        check_state(grant)?;
+        let step = Step::new(grant, &request.options, &request.manager);
+        let (target, served) = (step.target(), step.served());
+        for _ in 0..TRIES {
+            let entry = self.target_entry(target).await?;
+            let Some(old) = &entry.stored else {
+                return Err(ApiError::not_found(&served.name, target.object()));
+            };
+            let patched = (request.patch)(&document(served, old)?)?;
+            let (mut wanted, mut warnings) = (patched.object, patched.warnings);
+            check_name(target, &wanted)?;
+            ensure_namespace(target, &mut wanted)?;
+            warnings.extend(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
+            if served.stores_as_served() {
+                served.strategy().default(&mut wanted);
+            }
+            if let Some(written) = self.replace(&step, &entry, wanted, &warnings).await? {
+                return Ok(written);
+            }
+        }
+        Err(contended(target))
+    }
+
+    async fn target_entry(&self, target: &Target) -> Result<Entry, ApiError> {
+        self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await
+    }
+
+    /// One try at replacing what `entry` found. `None`: another write came between.
+    async fn replace(
+        &self,
+        step: &Step<'_>,
+        entry: &Entry,
+        wanted: Value,
+        warnings: &[String],
+    ) -> Result<Option<Written>, ApiError> {
+        let (target, served) = (step.target(), step.served());
+        let strategy = served.strategy();
+        let stored = entry.stored.as_ref().expect("only existing objects are replaced");
+        let old = stored_value(served, stored)?;
+        check_version(step, &wanted, stored)?;
+        let mut new = wanted;
+        let live = served_value(served, stored)?;
+        managed::update(&schema(served), &live, &mut new, &step.manager_info(), strategy.reset_fields(&target.subresource));
+        let mut new = to_stored(served, new);
+        let context = step.context();
+        meta::keep_generation(metadata_mut(&mut new), &old["metadata"]);
+        strategy.prepare_update(&context, &mut new, &old);
+        if !strategy.generation_fields().is_empty() {
+            let generation = meta::next_generation(&new, Some(&old), strategy.generation_fields());
+            object::set(&mut new, &["metadata", "generation"], generation);
+        }
+        let metadata = metadata_mut(&mut new);
+        meta::keep_system_fields(metadata, &old["metadata"]);
+        object::set(metadata, &["resourceVersion"], stored.revision.to_string());
+        step.invalid(&new, &update_errors(served, &context, &new, &old))?;
+        let mut warnings = warnings.to_vec();
+        warnings.extend(strategy.warnings(&context, &new, Some(&old)));
+        strategy.canonicalize(&mut new);
+        if goes_now(served, &new, &old) {
+            let Some(revision) = self.remove(target, entry, &old, step.options.dry_run).await? else { return Ok(None) };
+            return Ok(Some(Written { stored: read_back(pack(served, &new), revision)?, created: false, warnings }));
+        }
+        let value = pack(served, &new);
+        let unchanged = Content::read(&mica_store::Record { value: value.clone(), revision: stored.revision })?
+            .object()
+            .is_some_and(|new| new.json() == stored.json());
+        if unchanged || step.options.dry_run == DryRun::All {
+            return Ok(Some(Written { stored: read_back(value, stored.revision)?, created: false, warnings }));
+        }
+        let side = self.side.on_update(served, &new, &old)?;
+        match self.put(target, entry, value.clone(), side).await? {
+            Some(revision) => Ok(Some(Written { stored: read_back(value, revision)?, created: false, warnings })),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes an object away for good. `None`: another write came between.
+    pub(super) async fn remove(
+        &self,
+        target: &Target,
+        entry: &Entry,
+        old: &Value,
+        dry_run: DryRun,
+    ) -> Result<Option<Revision>, ApiError> {
+        let stored = entry.stored.as_ref().expect("only existing objects are removed");
+        if dry_run == DryRun::All {
+            return Ok(Some(stored.revision));
+        }
+        let side = self.side.on_remove(&target.served, old)?;
+        let base_has_it = target.plane.base.contains(&target.served.storage, entry.key.rest());
+        let write = if base_has_it {
+            Write::Put { key: entry.key.clone(), value: stored::hidden(), ttl: None }
+        } else {
+            Write::Delete { key: entry.key.clone() }
+        };
+        self.commit(target, entry.unchanged(&target.plane), write, side).await
+    }
+
+    /// Replaces what `entry` found with a packed value. `None`: another write came between.
+    pub(super) async fn put(
+        &self,
+        target: &Target,
+        entry: &Entry,
+        value: bytes::Bytes,
+        side: Side,
+    ) -> Result<Option<Revision>, ApiError> {
+        let write = put(entry, value, &target.served);
+        self.commit(target, entry.unchanged(&target.plane), write, side).await
+    }
+
+    /// Commits one object's write with what it carries along, and returns its revision. `None`: another write came between.
+    async fn commit(
+        &self,
+        target: &Target,
+        mut compares: Vec<Compare>,
+        write: Write,
+        side: Side,
+    ) -> Result<Option<Revision>, ApiError> {
+        let own = compares.len();
+        let fence = own - 1;
+        compares.extend(side.compares);
+        let mut writes = vec![write];
+        writes.extend(side.writes);
+        match self.store.commit(Txn { compares, writes }).await {
+            Ok(committed) => {
+                self.side.committed(&target.served, target.object());
+                Ok(Some(committed.revisions.first().copied().unwrap_or(committed.revision)))
+            }
+            Err(CommitError::Conflict { compare, .. }) if compare == fence => Err(ApiError::stale_plane()),
+            Err(CommitError::Conflict { compare, .. }) if compare < own => Ok(None),
+            Err(CommitError::Conflict { .. }) => {
+                let why = "one of its addresses is taken by another plane";
+                Err(ApiError::conflict(&target.served.name, target.object(), why))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Admission's first rule: new objects need a namespace that exists and stays.
+    async fn check_namespace(&self, step: &Step<'_>) -> Result<(), ApiError> {
+        let (target, served) = (step.target(), step.served());
+        let Some(namespace) = target.namespace.as_deref().filter(|_| served.namespaced()) else { return Ok(()) };
+        let Some(namespaces) = target.plane.scheme.find("", "v1", "namespaces") else { return Ok(()) };
+        let entry = self.entry(&target.plane, namespaces, None, namespace).await?;
+        let Some(stored) = entry.stored else { return Err(ApiError::not_found(&namespaces.name, namespace)) };
+        let phase = mica_machinery::select::text_at(stored.json(), &["status", "phase"]);
+        if phase.is_some_and(|phase| phase == "Terminating") {
+            return Err(ApiError::namespace_terminating(&served.name, target.object(), namespace));
+        }
+        Ok(())
+    }
+}
+
+fn put(entry: &Entry, value: bytes::Bytes, served: &Served) -> Write {
+    Write::Put { key: entry.key.clone(), value, ttl: served.strategy().ttl() }
+}
+
+/// An object as the bytes that a client of this version would get.
+fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes, ApiError> {
+    if served.stores_as_served() && stored.normaliser == served.normaliser {
+        return Ok(stored.to_bytes(&served.head));
+    }
+    let mut json = Vec::new();
+    codec::encode(served.ty, &served_value(served, stored)?, &mut json);
+    Ok(json.into())
+}
+
+fn contended(target: &Target) -> ApiError {
+    ApiError::conflict(&target.served.name, target.object(), MODIFIED)
+}
+
+/// The schema that managed fields follow.
+fn schema(served: &Served) -> managed::TypeSchema {
+    managed::TypeSchema::new(served.ty)
+}
+
+fn to_stored(served: &Served, object: Value) -> Value {
+    match &served.resource.stored_as {
+        Some(stored) => {
+            let mut object = (stored.to_stored)(object);
+            served.strategy().default(&mut object);
+            object
+        }
+        None => object,
+    }
+}
+
+/// The stored form of an object in its stored version.
+pub(super) fn pack(served: &Served, object: &Value) -> bytes::Bytes {
+    let mut bare = object.clone();
+    for path in [&["kind"][..], &["apiVersion"], &["metadata", "resourceVersion"]] {
+        object::remove(&mut bare, path);
+    }
+    let mut json = Vec::with_capacity(1024);
+    codec::encode(served.stored_ty, &bare, &mut json);
+    stored::pack(&json, object::string(object, &["metadata", "uid"]), served.normaliser)
+}
+
+pub(super) fn read_back(value: bytes::Bytes, revision: Revision) -> Result<Stored, ApiError> {
+    let content = Content::read(&mica_store::Record { value, revision })?;
+    Ok(content.object().expect("an object was just packed"))
+}
+
+/// The namespace of the body must be the request's, or empty.
+fn ensure_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    let wanted = target.namespace.as_deref().unwrap_or_default();
+    meta::ensure_namespace(metadata_mut(object), wanted).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))
+}
+
+/// The name of the body must be the request's.
+fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+    let wanted = target.object();
+    match object::name(object) {
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        ))),
+        sent if sent == wanted => Ok(()),
+        sent => Err(ApiError::bad_request(format!(
+            "the name of the object ({sent}) does not match the name on the URL ({wanted})"
+        ))),
+    }
+}
+
+/// A uid in the body is a precondition.
+fn check_uid(target: &Target, wanted: &Value, old: &Stored) -> Result<(), ApiError> {
+    let sent = object::string(wanted, &["metadata", "uid"]);
+    let actual = mica_machinery::select::text_at(old.json(), &["metadata", "uid"]).unwrap_or_default();
+    if sent.is_empty() || sent == actual {
+        return Ok(());
+    }
+    Err(uid_conflict(target, &target.served.name.clone(), sent, &actual))
+}
+
+/// Upstream's text for a failed uid precondition, its storage key included.
+pub(super) fn uid_conflict(target: &Target, resource: &mica_api::GroupResource, sent: &str, actual: &str) -> ApiError {
+    ApiError::conflict(resource, target.object(), &precondition(target, "UID", "UID in object meta", sent, actual))
+}
+
+pub(super) fn precondition(target: &Target, what: &str, where_: &str, sent: &str, actual: &str) -> String {
+    let resource = target.served.resource;
+    let place = match &target.namespace {
+        Some(namespace) => format!("{namespace}/{}", target.object()),
+        None => target.object().to_owned(),
+    };
+    format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {where_}: {actual}",
+        resource.plural
+    )
+}
+
+/// A resourceVersion in the body must be the present one; some kinds want one always.
+fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Result<(), ApiError> {
+    let served = step.served();
+    let sent = object::string(wanted, &["metadata", "resourceVersion"]);
+    match parse_version(sent).map_err(|error| error.for_update())? {
+        Some(revision) if revision == old.revision => Ok(()),
+        Some(_) => Err(ApiError::conflict(&served.name, step.target().object(), MODIFIED)),
+        None if served.strategy().unconditional_update() => Ok(()),
+        None => {
+            let path = Path::new("metadata").child("resourceVersion");
+            let error = field::Error::invalid(&path, 0, "must be specified for an update");
+            step.invalid(wanted, &[error])
+        }
+    }
+}
+
+/// Everything wrong with a new object, in upstream's order: the kind's own errors begin with metadata's under the kind's
+/// name rule; only an object without any is checked for names that no path could hold.
+fn create_errors(served: &Served, context: &WriteContext<'_>, object: &Value) -> ErrorList {
+    let (strategy, scope, path) = (served.strategy(), served.resource.scope, Path::new("metadata"));
+    let metadata = &object["metadata"];
+    let mut errors = meta::create_errors(metadata, scope, |name, name_use| strategy.name_errors(name, name_use), &path);
+    errors.extend(finalizer_errors(served, metadata, &path));
+    errors.extend(strategy.validate(context, object));
+    if errors.is_empty() {
+        errors = meta::create_errors(metadata, scope, names::name_is_path_segment, &path);
+    }
+    errors
+}
+
+/// Everything wrong with a change. Upstream checks metadata twice, and its causes show it.
+fn update_errors(served: &Served, context: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
+    let path = Path::new("metadata");
+    let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
+    let mut errors = meta::before_update_errors(new_meta, old_meta, served.resource.scope, &path);
+    errors.extend(meta::update_errors(new_meta, old_meta, &path));
+    errors.extend(finalizer_errors(served, new_meta, &path));
+    errors.extend(served.strategy().validate_update(context, new, old));
+    errors
+}
+
+fn finalizer_errors(served: &Served, metadata: &Value, path: &Path) -> ErrorList {
+    match served.strategy().finalizer_rule() {
+        FinalizerRule::Kube => meta::kube_finalizer_errors(metadata, path),
+        FinalizerRule::Qualified => ErrorList::new(),
+    }
+}
+
+/// The metadata of an object, made if it has none.
+pub(super) fn metadata_mut(object: &mut Value) -> &mut Value {
+    let map = object::object_mut(object);
+    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    object::object_mut(metadata);
+    metadata
+}
+
+/// Whether an object that is being deleted has nothing left that holds it.
+fn goes_now(served: &Served, new: &Value, old: &Value) -> bool {
+    let held_by_spec = served.resource.kind == "Namespace" && !object::list(new, &["spec", "finalizers"]).is_empty();
+    !held_by_spec && meta::is_deleted_by_update(&new["metadata"], &old["metadata"])
+}

@@ -1,0 +1,178 @@
+//! Bodies of writes: from bytes to an object of the right kind, with upstream's words for what is wrong.
+
+use mica_machinery::codec::{self, Decoded};
+use mica_machinery::facts::{TypeId, facts};
+use mica_machinery::{object, protobuf};
+use crate::pending::yaml;
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::negotiate::Format;
+use crate::options::FieldValidation;
+use crate::scheme::join_version;
+
+/// The kind that a body must be of.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    pub kind: &'a str,
+    pub ty: TypeId,
+}
+
+/// A decoded body and the warnings it gave.
+pub struct Read {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// How many bytes of an unrecognized body an error shows.
+const SHOWN: usize = 30;
+
+/// Decodes a body of the wanted kind. A body without kind or apiVersion is taken to be of it.
+pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, ApiError> {
+    let unrecognized = |what: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {what} ({})",
+            wanted.kind,
+            summary(body)
+        ))
+    };
+    let mut extra = Vec::new();
+    let json = match format {
+        Format::Json => body.to_vec(),
+        Format::Yaml => {
+            let converted = yaml::to_json(body).map_err(|error| unrecognized(&error))?;
+            extra = converted.strict;
+            converted.json
+        }
+        Format::Protobuf => return read_protobuf(body, wanted, &unrecognized),
+    };
+    let stated = codec::interpret(&json).map_err(|error| unrecognized(&error))?;
+    let (group, version) = match stated.api_version.as_str() {
+        "" => (wanted.group, wanted.version),
+        text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
+    };
+    let kind = if stated.kind.is_empty() { wanted.kind } else { stated.kind.as_str() };
+    let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
+    check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
+    let Decoded { value, strict } = codec::decode(wanted.ty, &json).map_err(|error| cannot(&error))?;
+    let problems: Vec<String> = extra.into_iter().chain(strict).collect();
+    let warnings = match validation {
+        FieldValidation::Strict if !problems.is_empty() => {
+            return Err(cannot(&format!("strict decoding error: {}", join_strict(&problems))));
+        }
+        FieldValidation::Warn => problems,
+        _ => Vec::new(),
+    };
+    Ok(Read { object: typed(value, wanted), warnings })
+}
+
+/// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
+pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, String> {
+    let stated = codec::interpret(json).map_err(|error| error.to_string())?;
+    let (group, version) =
+        split_version(&stated.api_version).ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
+    if stated.kind.is_empty() {
+        return Err(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json)));
+    }
+    check_kind(group, version, &stated.kind, wanted)?;
+    let Decoded { value, strict } = codec::decode(wanted.ty, json).map_err(|error| error.to_string())?;
+    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { strict };
+    Ok(Read { object: typed(value, wanted), warnings })
+}
+
+/// Decodes the DeleteOptions in the body of a DELETE. Upstream takes any kind and apiVersion there, and ignores what it
+/// does not know.
+pub fn read_options(format: Format, body: &[u8]) -> Result<Value, ApiError> {
+    let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
+    let ty = facts().well_known().delete_options;
+    let json = match format {
+        Format::Json => body.to_vec(),
+        Format::Yaml => yaml::to_json(body).map_err(|error| bad(&error))?.json,
+        Format::Protobuf => {
+            let document = protobuf::open(body).map_err(|error| bad(&error))?;
+            return protobuf::decode(ty, document.raw).map_err(|error| bad(&error));
+        }
+    };
+    codec::interpret(&json).map_err(|error| bad(&error))?;
+    codec::decode(ty, &json).map(|decoded| decoded.value).map_err(|error| bad(&error))
+}
+
+fn read_protobuf(
+    body: &[u8],
+    wanted: Wanted<'_>,
+    unrecognized: &dyn Fn(&dyn std::fmt::Display) -> ApiError,
+) -> Result<Read, ApiError> {
+    let document = protobuf::open(body).map_err(|error| unrecognized(&error))?;
+    let (group, version) = match document.api_version.as_str() {
+        "" => (wanted.group, wanted.version),
+        text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
+    };
+    let kind = if document.kind.is_empty() { wanted.kind } else { document.kind.as_str() };
+    let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
+    check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
+    let value = protobuf::decode(wanted.ty, document.raw).map_err(|error| cannot(&error))?;
+    Ok(Read { object: typed(value, wanted), warnings: Vec::new() })
+}
+
+/// The problems of YAML are one error of their own among the others.
+fn join_strict(problems: &[String]) -> String {
+    let texts: Vec<String> = problems
+        .iter()
+        .map(|problem| {
+            if problem.starts_with("line ") { format!("yaml: unmarshal errors:\n  {problem}") } else { problem.clone() }
+        })
+        .collect();
+    texts.join(", ")
+}
+
+fn cannot_handle(kind: &str, version: &str, wanted: Wanted<'_>, why: &dyn std::fmt::Display) -> ApiError {
+    let quoted = mica_machinery::field::quote(version);
+    ApiError::bad_request(format!("{kind} in version {quoted} cannot be handled as a {}: {why}", wanted.kind))
+}
+
+/// Why an object of another kind is none of the wanted, in the words of upstream's scheme.
+fn check_kind(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Result<(), String> {
+    if (group, version, kind) == (wanted.group, wanted.version, wanted.kind) {
+        return Ok(());
+    }
+    match facts().kind(group, version, kind) {
+        Some(found) => {
+            let internal = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            Err(format!("converting ({}) to ({internal}.{}): unknown conversion", facts().ty(found).go, wanted.kind))
+        }
+        None => Err(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            mica_machinery::field::quote(kind),
+            mica_machinery::field::quote(&join_version(group, version)),
+        )),
+    }
+}
+
+fn typed(value: Value, wanted: Wanted<'_>) -> Value {
+    let mut value = value;
+    let map = object::object_mut(&mut value);
+    map.insert("kind".to_owned(), wanted.kind.into());
+    map.insert("apiVersion".to_owned(), join_version(wanted.group, wanted.version).into());
+    value
+}
+
+/// Group and version of an apiVersion; `None` if it has more than one slash.
+fn split_version(text: &str) -> Option<(&str, &str)> {
+    match text.split_once('/') {
+        None => Some(("", text)),
+        Some((_, version)) if version.contains('/') => None,
+        Some(parts) => Some(parts),
+    }
+}
+
+/// The beginning of a body, as text if it looks like JSON.
+fn summary(body: &[u8]) -> String {
+    let (shown, more) = if body.len() > SHOWN { (&body[..SHOWN], " ...") } else { (body, "") };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}

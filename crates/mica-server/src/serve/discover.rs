@@ -1,0 +1,140 @@
+//! Requests that are about no resource: discovery, OpenAPI, version, health, metrics.
+
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use http::{Method, Response, StatusCode};
+use mica_machinery::facts::facts;
+use serde_json::Value;
+
+use super::{Call, respond};
+use crate::discovery::Aggregated;
+use crate::encode;
+use crate::error::ApiError;
+use crate::health::Endpoint;
+use crate::http::Body;
+use crate::negotiate::{self, Discovery, Output};
+use crate::plane::Plane;
+use crate::request::{Address, Path};
+use crate::version;
+
+pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiError> {
+    if let Path::Other = path {
+        return other(call).await;
+    }
+    let plane = match call.located.address {
+        // The all-planes address serves what planes serve.
+        Address::AllPlanes => None,
+        _ => Some(call.server.plane(&call.located.address).await?),
+    };
+    let documents = match &plane {
+        Some(plane) => call.server.documents(plane),
+        None => &call.server.plane_documents,
+    };
+    let known = |document: Option<&Value>| document.cloned().ok_or(());
+    let document = match path {
+        Path::Index => Ok(documents.index.clone()),
+        Path::LegacyVersions => return versions(call, &documents.legacy, "APIVersions", &documents.aggregated_legacy),
+        Path::Groups => return versions(call, &documents.groups, "APIGroupList", &documents.aggregated_groups),
+        Path::Group(group) => known(documents.group(group)),
+        Path::Version { group, version } => match documents.version(group, version) {
+            Some(document) => Ok(document.clone()),
+            None if group.is_empty() || documents.group(group).is_some() => return Err(ApiError::no_such_resource()),
+            None => Err(()),
+        },
+        Path::Resource(_) | Path::Other => Err(()),
+    };
+    let document = document.map_err(|()| ApiError::page_not_found())?;
+    only_get(call)?;
+    let kind = match path {
+        Path::Group(_) => "APIGroup",
+        Path::Version { .. } => "APIResourceList",
+        _ => "",
+    };
+    plain(call, &document, kind)
+}
+
+fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
+    if call.parts.method == Method::GET { Ok(()) } else { Err(ApiError::method_not_allowed()) }
+}
+
+/// `/api` and `/apis`: in the old form, or aggregated with an entity tag.
+fn versions(call: &Call<'_>, old: &Value, kind: &str, aggregated: &Aggregated) -> Result<Response<Body>, ApiError> {
+    only_get(call)?;
+    match negotiate::discovery(call.asked())? {
+        Discovery::Plain(_) => plain(call, old, kind),
+        Discovery::Aggregated(format) => {
+            let output = Output { format, ..Output::JSON };
+            if call.header(&IF_NONE_MATCH) == aggregated.etag {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response.headers_mut().insert(ETAG, tag(&aggregated.etag));
+                return Ok(response);
+            }
+            let ty = facts().kind("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList");
+            let bytes = match ty {
+                Some(ty) => {
+                    encode::document(ty, &aggregated.document, output)?
+                }
+                None => encode::untyped(&aggregated.document, output),
+            };
+            let mut response = respond(StatusCode::OK, output.format.media_type(), Body::full(bytes));
+            let content_type =
+                format!("{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", output.format.media_type());
+            let headers = response.headers_mut();
+            headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(&content_type).expect("a media type is ASCII"));
+            headers.insert(ETAG, tag(&aggregated.etag));
+            headers.insert(http::header::VARY, HeaderValue::from_static("Accept"));
+            Ok(response)
+        }
+    }
+}
+
+fn tag(etag: &str) -> HeaderValue {
+    HeaderValue::from_str(etag).expect("an entity tag is quoted hex")
+}
+
+fn plain(call: &Call<'_>, document: &Value, kind: &str) -> Result<Response<Body>, ApiError> {
+    let output = negotiate::output(call.asked(), negotiate::Route::Object, negotiate::Encodings::All)?;
+    let bytes = match facts().kind("", "v1", kind) {
+        Some(ty) if output.format == negotiate::Format::Protobuf => encode::document(ty, document, output)?,
+        _ => encode::untyped(document, output),
+    };
+    Ok(respond(StatusCode::OK, output.format.media_type(), Body::full(bytes)))
+}
+
+async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let segments: Vec<&str> = call.located.segments.iter().map(String::as_str).collect();
+    let served = match &segments[..] {
+        ["version"] => {
+            only_get(call)?;
+            return Ok(version::respond());
+        }
+        ["metrics"] if call.located.address == Address::Root => {
+            only_get(call)?;
+            return Ok(call.server.metrics.respond());
+        }
+        ["openapi", rest @ ..] => {
+            only_get(call)?;
+            let plane = plane(call).await?;
+            return call.server.openapi.answer(call, plane.as_deref(), rest);
+        }
+        [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
+            Some(endpoint) => {
+                only_get(call)?;
+                // A plane that does not exist is not healthy.
+                plane(call).await?;
+                let check = (!check.is_empty()).then(|| check.join("/"));
+                call.server.health.respond(endpoint, check.as_deref(), &call.query).await
+            }
+            None => None,
+        },
+        [] => None,
+    };
+    served.ok_or_else(ApiError::page_not_found)
+}
+
+async fn plane(call: &Call<'_>) -> Result<Option<std::sync::Arc<Plane>>, ApiError> {
+    match call.located.address {
+        Address::AllPlanes => Ok(None),
+        _ => call.server.plane(&call.located.address).await.map(Some),
+    }
+}

@@ -1,0 +1,237 @@
+//! From a request to an answer: which plane, who asks, what for.
+
+pub(crate) mod body;
+mod discover;
+pub(crate) mod object;
+pub(crate) mod resource;
+pub(crate) mod stream;
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Request, Response, StatusCode};
+use mica_machinery::facts::facts;
+use mica_store::Store;
+
+use crate::authn::{self, Authenticator};
+use crate::authz::{self, User};
+use crate::discovery::Documents;
+use crate::encode;
+use crate::error::ApiError;
+use crate::health::Health;
+use crate::http::{Body, Context, RequestBody, Service, read_body};
+use crate::negotiate::{self, Asked, Output};
+use crate::openapi::OpenApi;
+use crate::plane::Plane;
+use crate::plane::directory::Directory;
+use crate::plane::kind::{GROUP, PLURAL};
+use crate::registry::Registry;
+use crate::request::{self, Address, Located, Path, Query};
+use crate::{http::limit, metrics};
+
+/// How often a request is started over because its plane changed under it.
+const STALE_PLANE_TRIES: usize = 3;
+
+/// Everything that answers requests.
+pub struct Server {
+    pub store: Arc<dyn Store>,
+    pub registry: Registry,
+    pub directory: Arc<Directory>,
+    pub authenticator: Authenticator,
+    pub health: Health,
+    pub metrics: Arc<metrics::Registry>,
+    pub root_documents: Documents,
+    pub plane_documents: Documents,
+    pub openapi: OpenApi,
+}
+
+/// A request with its body read and its asker known.
+pub(crate) struct Call<'a> {
+    pub server: &'a Arc<Server>,
+    pub context: &'a Context,
+    pub parts: http::request::Parts,
+    pub body: bytes::Bytes,
+    /// The body unread, where it may be larger than a request's.
+    pub stream: Option<RequestBody>,
+    pub query: Query,
+    pub user: Arc<User>,
+    pub located: Located,
+}
+
+impl Call<'_> {
+    pub fn asked(&self) -> Asked<'_> {
+        let header = |name: HeaderName| self.header(&name);
+        Asked {
+            accept: header(http::header::ACCEPT),
+            user_agent: header(http::header::USER_AGENT),
+            query: self.parts.uri.query().unwrap_or_default(),
+        }
+    }
+
+    pub fn header(&self, name: &HeaderName) -> &str {
+        self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+impl Service for Arc<Server> {
+    async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
+        let asked_errors = negotiate::error_output(Asked::of(&request));
+        match Box::pin(answer(self, context, request)).await {
+            Ok(response) => response,
+            Err(error) => refuse(&error, asked_errors),
+        }
+    }
+}
+
+async fn answer(server: &Arc<Server>, context: &Context, request: Request<RequestBody>) -> Result<Response<Body>, ApiError> {
+    let (parts, incoming) = request.into_parts();
+    let located = locate(server, &parts).await?;
+    let query = Query::parse(parts.uri.query());
+    let user = Arc::new(server.authenticator.authenticate(context, &parts.headers)?);
+    let path = request::parse(&located.segments);
+    if user.is_anonymous() && !authn::is_public(&located.segments) {
+        return Err(ApiError::unauthorized());
+    }
+    let (body, stream) = if is_streamed(&path) {
+        (bytes::Bytes::new(), Some(incoming))
+    } else {
+        (read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT).await?, None)
+    };
+    let mut call = Call { server, context, parts, body, stream, query, user, located };
+    match path? {
+        Path::Resource(path) => {
+            for _ in 1..STALE_PLANE_TRIES {
+                match resource::answer(&mut call, &path).await {
+                    Err(error) if error.is_stale_plane() => server.forget(&call.located.address),
+                    answer => return answer,
+                }
+            }
+            resource::answer(&mut call, &path).await
+        }
+        path => {
+            let raw = call.parts.uri.path().to_owned();
+            authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &raw)?;
+            discover::answer(&call, &path).await
+        }
+    }
+}
+
+/// Whether the body is read while it arrives: a plane's snapshot has no limit.
+fn is_streamed(path: &Result<Path, ApiError>) -> bool {
+    matches!(path, Ok(Path::Resource(path))
+        if path.group == GROUP && path.resource == PLURAL && path.subresource.as_deref() == Some("restore"))
+}
+
+/// The plane that the request's host or path names. A host that a plane claims stands for the plane's root path.
+async fn locate(server: &Arc<Server>, parts: &http::request::Parts) -> Result<Located, ApiError> {
+    let located = request::locate(parts.uri.path())?;
+    let host = parts.uri.host().or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok());
+    let host = host.map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name)).unwrap_or_default();
+    // Addresses and single labels (127.0.0.1, localhost) are never claimed: most requests end here without a read.
+    if !host.contains('.') || host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Ok(located);
+    }
+    let project = host.strip_prefix("milo-apiserver.project-").and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
+    let address = match project {
+        Some(project) => Some(Address::Project(project.to_owned())),
+        None => server.directory.by_address("Host", host).await?.map(|plane| Address::Plane(plane.name.clone())),
+    };
+    Ok(match address {
+        Some(address) if located.address == Address::Root => Located { address, ..located },
+        _ => located,
+    })
+}
+
+impl Server {
+    /// The plane that an address names.
+    pub(crate) async fn plane(&self, address: &Address) -> Result<Arc<Plane>, ApiError> {
+        let missing = |group: &str, resource: &str, name: &str| {
+            Err(ApiError::not_found(&mica_api::GroupResource::new(group, resource), name))
+        };
+        match address {
+            Address::Root => Ok(self.directory.root()),
+            Address::Plane(name) => self.directory.by_name(name).await,
+            Address::Project(name) => match self.directory.by_address("Project", name).await? {
+                Some(plane) => Ok(plane),
+                None => missing("resourcemanager.miloapis.com", "projects", name),
+            },
+            Address::Organization(name) => missing("resourcemanager.miloapis.com", "organizations", name),
+            Address::User(name) => missing("iam.miloapis.com", "users", name),
+            Address::AllPlanes => Err(ApiError::bad_request("this request is about one plane: name it instead of *")),
+        }
+    }
+
+    fn forget(&self, address: &Address) {
+        match address {
+            Address::Plane(name) => self.directory.forget(name),
+            // Which plane a project means is only in the store: forgetting all is rare and safe.
+            _ => self.directory.forget_all(),
+        }
+    }
+
+    pub(crate) fn documents(&self, plane: &Plane) -> &Documents {
+        if plane.is_root() { &self.root_documents } else { &self.plane_documents }
+    }
+}
+
+/// An error as a response. What happened inside is logged here, once.
+pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
+    if let Some(cause) = error.cause() {
+        tracing::warn!(code = error.code().as_u16(), message = error.message(), cause = %Chain(cause), "request failed");
+    }
+    if let Some(text) = error.plain() {
+        let mut response = respond(error.code(), "text/plain; charset=utf-8", Body::full(text));
+        response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        return response;
+    }
+    let body = encode::document(facts().well_known().status, &error.to_status(), output).unwrap_or_default();
+    let mut response = respond(error.code(), output.format.media_type(), Body::full(body));
+    if let Some(after) = error.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    response
+}
+
+/// Prints an error with everything behind it.
+struct Chain<'a>(&'a (dyn std::error::Error + Send + Sync));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            write!(f, ": {error}")?;
+            next = error.source();
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Adds upstream's `Warning` headers: code 299, no agent, quoted text.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let text: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+impl From<crate::http::ReadBodyError> for ApiError {
+    fn from(error: crate::http::ReadBodyError) -> Self {
+        use crate::http::ReadBodyError;
+        match error {
+            ReadBodyError::TooLarge { .. } => Self::too_large(error.to_string()),
+            ReadBodyError::Timeout => Self::timeout(error.to_string()),
+            ReadBodyError::Broken(_) => Self::bad_request("the request body broke off").because(error),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Verbs on one object, and the writes of collections.
+
+use http::header::CONTENT_TYPE;
+use http::{Response, StatusCode};
+use mica_machinery::facts::facts;
+use mica_machinery::meta::DeleteOptions;
+use mica_machinery::patch::{self, PatchError, Strictness};
+use serde_json::json;
+
+use super::resource::{manager, media};
+use super::{Call, body, respond, warn};
+use crate::authz::Grant;
+use crate::encode::{self, Encoder, ListMeta};
+use crate::error::ApiError;
+use crate::http::Body;
+use crate::negotiate::{self, Format, PatchType, Route};
+use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
+use crate::registry::{CreateRequest, Deleted, PatchRequest, Patched, UpdateRequest, Written};
+use crate::scheme::{Served, join_version};
+
+pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let media = media(call, Route::Object, served)?;
+    let stored = call.server.registry.get(grant, call.query.text("resourceVersion")).await?;
+    let encoder = Encoder::new(served, media);
+    let bytes = encoder.object(&stored)?;
+    Ok(respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes)))
+}
+
+pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
+    let media = media(call, Route::Object, served)?;
+    let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
+    let manager = manager(call, &options.field_manager);
+    let written = call.server.registry.create(grant, CreateRequest { object: read.object, options, manager }).await?;
+    written_response(served, media, written, read.warnings)
+}
+
+pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let options = WriteOptions::read(&call.query, WriteUse::Update)?;
+    let media = media(call, Route::Object, served)?;
+    let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
+    let manager = manager(call, &options.field_manager);
+    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, options, manager }).await?;
+    written_response(served, media, written, read.warnings)
+}
+
+pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let patch_type = negotiate::patch_type(call.header(&CONTENT_TYPE), Route::Object)?;
+    let use_ = if patch_type == PatchType::Apply { WriteUse::Apply } else { WriteUse::Patch };
+    let options = WriteOptions::read(&call.query, use_)?;
+    let media = media(call, Route::Object, served)?;
+    let apply = patch_function(patch_type)?;
+    let strictness =
+        if options.field_validation == FieldValidation::Ignore { Strictness::Ignore } else { Strictness::Report };
+    let validation = options.field_validation;
+    let change = |document: &[u8]| -> Result<Patched, ApiError> {
+        let patched = apply(document, &call.body, strictness).map_err(refuse_patch)?;
+        decode_patched(served, &patched, validation)
+    };
+    let manager = manager(call, &options.field_manager);
+    let written = call.server.registry.patch(grant, PatchRequest { patch: &change, options, manager }).await?;
+    written_response(served, media, written, Vec::new())
+}
+
+type PatchFunction = fn(&[u8], &[u8], Strictness) -> Result<patch::Patched, PatchError>;
+
+fn patch_function(patch_type: PatchType) -> Result<PatchFunction, ApiError> {
+    match patch_type {
+        PatchType::Json => Ok(patch::json_patch),
+        PatchType::Merge => Ok(patch::merge_patch),
+        PatchType::Strategic | PatchType::Apply => Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "{} is not supported yet: send application/json-patch+json or application/merge-patch+json",
+                patch_type.media_type()
+            ),
+        )),
+    }
+}
+
+fn refuse_patch(error: PatchError) -> ApiError {
+    match error {
+        PatchError::BadRequest(message) => ApiError::bad_request(message),
+        PatchError::TooManyOperations(_) => ApiError::too_large(format!("Request entity too large: {error}")),
+        PatchError::Unprocessable(why) => ApiError::unprocessable_patch().because(why),
+    }
+}
+
+/// Decodes what a patch left. What cannot be decoded is shown to the client whole.
+fn decode_patched(
+    served: &Served,
+    patched: &patch::Patched,
+    validation: FieldValidation,
+) -> Result<Patched, ApiError> {
+    let undecodable = |reason: &str| ApiError::invalid("", "", "", &[patch::undecodable(&patched.document, reason)]);
+    let ignore = if validation == FieldValidation::Ignore { FieldValidation::Ignore } else { FieldValidation::Warn };
+    let read = body::read_kind(&patched.document, wanted(served), ignore).map_err(|why| undecodable(&why))?;
+    let problems: Vec<String> = patched.strict.iter().cloned().chain(read.warnings).collect();
+    match validation {
+        FieldValidation::Strict if !problems.is_empty() => Err(undecodable(&patch::strict_reason(&problems))),
+        FieldValidation::Warn => Ok(Patched { object: read.object, warnings: problems }),
+        _ => Ok(Patched { object: read.object, warnings: Vec::new() }),
+    }
+}
+
+pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let options = delete_options(call)?;
+    let media = media(call, Route::Object, served)?;
+    let encoder = Encoder::new(served, media);
+    let format = media.output.format.media_type();
+    Ok(match call.server.registry.delete(grant, &options).await? {
+        Deleted::Waiting(stored) => {
+            // Upstream accepts, rather than does, only what an old client asked not to orphan.
+            let code = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            respond(code, format, Body::full(encoder.object(&stored)?))
+        }
+        Deleted::Gone(stored) if served.strategy().returns_deleted() => {
+            respond(StatusCode::OK, format, Body::full(encoder.object(&stored)?))
+        }
+        Deleted::Gone(stored) => {
+            let uid = mica_machinery::select::text_at(stored.json(), &["metadata", "uid"]).unwrap_or_default();
+            let mut details = json!({"name": grant.target.object(), "kind": served.resource.plural, "uid": uid});
+            if !served.resource.group.is_empty() {
+                details["group"] = served.resource.group.into();
+            }
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+            let output = negotiate::Output { conversion: None, ..media.output };
+            let bytes = encode::document(facts().well_known().status, &status, output)?;
+            respond(StatusCode::OK, format, Body::full(bytes))
+        }
+    })
+}
+
+pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let list = ListOptions::read(&call.query, ListUse::List)?;
+    let options = delete_options(call)?;
+    let media = media(call, Route::Object, served)?;
+    let (items, revision) = call.server.registry.delete_collection(grant, &list, &options).await?;
+    let meta = ListMeta { revision, ..ListMeta::default() };
+    let bytes = Encoder::new(served, media).list(&meta, &items)?;
+    Ok(respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes)))
+}
+
+/// The options of a DELETE: its body's if it has one, else its query's.
+fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, ApiError> {
+    if call.body.is_empty() {
+        return options::delete_options_from_query(&call.query);
+    }
+    let read = body::read_options(body_format(call)?, &call.body)?;
+    options::delete_options_from_body(&read)
+}
+
+fn body_format(call: &Call<'_>) -> Result<Format, ApiError> {
+    Ok(negotiate::body_format(call.header(&CONTENT_TYPE))?)
+}
+
+pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
+    let resource = served.resource;
+    body::Wanted { group: resource.group, version: resource.version, kind: resource.kind, ty: served.ty }
+}
+
+fn written_response(
+    served: &Served,
+    media: crate::encode::Media,
+    written: Written,
+    mut warnings: Vec<String>,
+) -> Result<Response<Body>, ApiError> {
+    let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+    let bytes = Encoder::new(served, media).object(&written.stored)?;
+    let mut response = respond(code, media.output.format.media_type(), Body::full(bytes));
+    warnings.extend(written.warnings);
+    warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// The apiVersion that objects of a resource carry.
+pub(crate) fn api_version(served: &Served) -> String {
+    join_version(served.resource.group, served.resource.version)
+}

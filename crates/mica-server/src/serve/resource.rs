@@ -1,0 +1,181 @@
+//! Requests for resources: what is asked, by whom, and which verb of the registry answers.
+
+use std::sync::Arc;
+
+use http::{Method, Response, StatusCode};
+use mica_api::GroupResource;
+
+use super::{Call, object, stream};
+use crate::authz::{self, Target};
+use crate::encode::{Include, Media};
+use crate::error::ApiError;
+use crate::http::Body;
+use crate::metrics::RequestLabels;
+use crate::negotiate::{self, Encodings, Route};
+use crate::request::{Address, ResourcePath, Verb};
+use crate::scheme::{Scheme, Served};
+use crate::{review, subresource};
+
+pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
+    if call.located.address == Address::AllPlanes {
+        return crate::wildcard::answer(call, path).await;
+    }
+    let plane = call.server.plane(&call.located.address).await?;
+    let served = route(&plane.scheme, path)?;
+    let verb = verb(&call.parts.method, path, call, &served)?;
+    if call.query.flag("export") {
+        return Err(ApiError::bad_request("the export parameter, deprecated since v1.14, is no longer supported"));
+    }
+    label(call, path, verb);
+    let target = Target {
+        plane,
+        served,
+        namespace: path.namespace.clone(),
+        name: path.name.clone(),
+        subresource: path.subresource.clone().unwrap_or_default(),
+    };
+    let grant = authz::authorize(&call.user, verb, target)?;
+    if !grant.target.subresource.is_empty()
+        && let Some(special) = subresource::find(&grant.target)
+    {
+        return special.answer(call, &grant).await;
+    }
+    if review::is_review(&grant) {
+        return review::answer(call, &grant).await;
+    }
+    match verb {
+        Verb::Get => object::get(call, &grant).await,
+        Verb::List => stream::list(call, &grant).await,
+        Verb::Watch => stream::watch(call, &grant).await,
+        Verb::Create => object::create(call, &grant).await,
+        Verb::Update => object::update(call, &grant).await,
+        Verb::Patch => object::patch(call, &grant).await,
+        Verb::Delete => object::delete(call, &grant).await,
+        Verb::DeleteCollection => object::delete_collection(call, &grant).await,
+    }
+}
+
+/// The resource that a path names, or upstream's answer where there is none.
+pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiError> {
+    if !scheme.has_group(&path.group) {
+        return Err(ApiError::page_not_found());
+    }
+    let served = scheme.find(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_such_resource)?;
+    let known = path.subresource.as_deref().is_none_or(|name| served.subresource(name).is_some());
+    // A namespaced object needs its namespace in the path; a cluster-scoped one must not have one.
+    let placed = match (&path.namespace, served.namespaced()) {
+        (Some(_), namespaced) => namespaced,
+        (None, true) => path.name.is_none(),
+        (None, false) => true,
+    };
+    if known && placed { Ok(served.clone()) } else { Err(ApiError::no_such_resource()) }
+}
+
+/// The verb of the request, if the resource offers it.
+fn verb(method: &Method, path: &ResourcePath, call: &Call<'_>, served: &Served) -> Result<Verb, ApiError> {
+    let verb = Verb::of(method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+    let offered = match &path.subresource {
+        Some(name) => served.subresource(name).is_some_and(|subresource| subresource.verbs.contains(&verb.as_str())),
+        None => served.has_verb(verb.as_str()),
+    };
+    // Objects are written inside their namespace: the path over all namespaces is for reading.
+    let everywhere = served.namespaced() && path.namespace.is_none();
+    let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
+    let named_create = verb == Verb::Create && path.name.is_some() && path.subresource.is_none();
+    let nameless_change = matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none();
+    if offered && !(everywhere && writes) && !named_create && !nameless_change {
+        Ok(verb)
+    } else {
+        Err(ApiError::method_not_allowed())
+    }
+}
+
+fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
+    let verb = match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+    };
+    let scope = match (&path.name, &path.namespace) {
+        (Some(_), _) => "resource",
+        (None, Some(_)) => "namespace",
+        (None, None) => "cluster",
+    };
+    let labels = RequestLabels {
+        verb,
+        dry_run: if call.query.get("dryRun").is_some() { "All" } else { "" },
+        group: path.group.as_str().into(),
+        version: path.version.as_str().into(),
+        resource: path.resource.as_str().into(),
+        subresource: path.subresource.as_deref().unwrap_or_default().into(),
+        scope,
+    };
+    // Set once: a request that is started over keeps its labels.
+    let _ = call.context.labels.set(labels);
+}
+
+/// The form and format of the answer to a request for this resource.
+pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
+    let output = negotiate::output(call.asked(), route, encodings(served))?;
+    complete(call, output, served)
+}
+
+/// The same for a watch.
+pub fn stream_media(call: &Call<'_>, served: &Served) -> Result<Media, ApiError> {
+    let output = negotiate::stream(call.asked(), Route::Collection, encodings(served))?;
+    complete(call, output, served)
+}
+
+fn encodings(served: &Served) -> Encodings {
+    let known = mica_machinery::facts::facts().ty(served.ty).protobuf;
+    if known { Encodings::All } else { Encodings::NoProtobuf }
+}
+
+fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Result<Media, ApiError> {
+    let include = match call.query.text("includeObject") {
+        "" | "Metadata" => Include::Metadata,
+        "None" => Include::None,
+        "Object" => Include::Object,
+        other => {
+            let is_table = matches!(output.conversion, Some(conversion) if conversion.target == negotiate::Target::Table);
+            if is_table {
+                return Err(ApiError::bad_request(format!("unrecognized includeObject value: {}", mica_machinery::field::quote(other))));
+            }
+            Include::Metadata
+        }
+    };
+    let media = Media { output, include };
+    if media.is_table() && served.strategy().columns().is_empty() {
+        return Err(ApiError::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            "the body of the request was in an unknown format - accepted media types include: application/json",
+        ));
+    }
+    Ok(media)
+}
+
+/// The field manager of a write: named by the client, or the beginning of its User-Agent.
+pub fn manager(call: &Call<'_>, named: &str) -> String {
+    if !named.is_empty() {
+        return named.to_owned();
+    }
+    let agent = call.header(&http::header::USER_AGENT);
+    let first = agent.split('/').next().unwrap_or_default();
+    let printable: String = first.chars().filter(|c| !c.is_control()).collect();
+    let mut end = printable.len().min(128);
+    while !printable.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end == 0 { "unknown".to_owned() } else { printable[..end].to_owned() }
+}
+
+/// The name that a missing resource is told under.
+pub fn resource_name(path: &ResourcePath) -> GroupResource {
+    GroupResource::new(&path.group, &path.resource)
+}
