@@ -7,6 +7,7 @@ pub mod codec;
 pub mod facts;
 pub mod field;
 pub mod kind;
+pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod object;

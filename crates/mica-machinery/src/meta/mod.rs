@@ -27,6 +27,7 @@ pub use options::{
     FIELD_MANAGER_MAX, delete_options_errors, dry_run_errors, field_manager_errors, field_validation_errors,
     managed_fields_errors,
 };
+pub(crate) use options::is_print;
 pub use owner::{Admission, dedup_owner_references};
 pub use prepare::{
     NamespaceMismatch, ensure_namespace, fill_system_fields, generate_name, keep_generation, keep_system_fields,

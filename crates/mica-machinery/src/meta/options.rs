@@ -25,7 +25,7 @@ pub fn field_manager_errors(manager: &str, path: &Path) -> ErrorList {
 }
 
 /// Whether Go would print the character as it is.
-fn is_print(c: char) -> bool {
+pub(crate) fn is_print(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }

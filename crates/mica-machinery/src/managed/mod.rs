@@ -1,0 +1,28 @@
+//! Managed fields: who set what in an object.
+//!
+//! Owns the sets of fields (`set`, in the form of FieldsV1 in `fields`), the types that say what a field is (`schema`),
+//! the comparison of two objects (`compare`), and what a write does to `metadata.managedFields` (`update`).
+//! Follows upstream's structured-merge-diff and its field manager; their words (member, associative, atomic) are kept.
+
+mod compare;
+mod entry;
+mod fields;
+mod path;
+mod reconcile;
+mod request;
+pub mod schema;
+mod set;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod update;
+mod value;
+
+pub use compare::{Comparison, compare_objects};
+pub use entry::{Entries, EntriesError, Entry, Manager, Operation};
+pub use fields::FieldsError;
+pub use path::{Path, PathElement, path_text};
+pub use request::request_of;
+pub use set::Set;
+pub use typed::TypeErrors;
+pub use update::{OneVersion, Request, Versioned, Versions, Write, keep_times_of_noop, manager_of_user_agent, update};
