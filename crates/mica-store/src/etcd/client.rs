@@ -1,12 +1,12 @@
-//! Requests to one of several etcd endpoints, with failover, retries and login.
+//! Requests to etcd, with failover, retries and login.
 //!
 //! One connection carries all short requests; the long-lived watch has its own, so that a flood of events and a large list
-//! do not stand in each other's way. When a connection breaks, the next endpoint in turn is dialled.
+//! do not stand in each other's way. When a connection turns out bad, the next endpoint in turn is dialled.
 //!
 //! Invariant: a request with [`Effect::Write`] is sent a second time only if the first certainly had no effect.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::Stream;
@@ -15,31 +15,30 @@ use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{AsciiMetadataValue, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
 use super::config::{Credentials, EtcdConfig, InvalidConfig};
-use super::failure::{Cause, Failure, Link};
+use super::endpoint::{Connection, Endpoints, Pings};
+use super::failure::{Failure, Link};
 use super::proto;
 use crate::store::Revision;
 
-/// One attempt to connect, handshakes included.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// One request. etcd itself gives up after about seven seconds.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request is tried again, where that is safe: an election takes a second or two.
-const RETRY_FOR: Duration = Duration::from_secs(5);
+/// One write. etcd itself gives up after about seven seconds, and then we know more than by giving up first.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// One attempt to read. Shorter, because another member can be asked.
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a request is tried again, where that is safe: an election takes a second or two, and a member that does not
+/// answer at all takes [`READ_TIMEOUT`] to be given up.
+const RETRY_FOR: Duration = Duration::from_secs(6);
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const LAST_BACKOFF: Duration = Duration::from_millis(500);
-/// etcd closes connections that are pinged more often than every 5 s.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of a range is kept far below this; a single answer above it is not read.
 const MAX_ANSWER: usize = 64 << 20;
 /// etcd splits large watch answers, but not those that wait for a watch to be announced.
 const MAX_WATCH_ANSWER: usize = 1 << 30;
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Requests of a stream that are not sent yet: the creation of its watches and a progress request or two.
+const SAY_BUFFER: usize = 8;
+const NO_ANSWER: &str = "etcd did not answer in time";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
@@ -49,29 +48,18 @@ pub enum Effect {
 
 /// Shared by everything that talks to one etcd.
 pub struct Client {
-    targets: Vec<Target>,
-    credentials: Option<Credentials>,
+    pub endpoints: Endpoints,
     current: RwLock<Option<Arc<Connection>>>,
+    /// The endpoint to dial when there is no current connection.
+    next_target: AtomicUsize,
     dialling: tokio::sync::Mutex<()>,
-    logging_in: tokio::sync::Mutex<()>,
+    credentials: Option<Credentials>,
     token: RwLock<Option<AsciiMetadataValue>>,
-    serial: AtomicU64,
+    logging_in: tokio::sync::Mutex<()>,
     /// The newest revision that any answer has named.
     seen: AtomicU64,
     /// Told when `seen` grows.
     pub news: tokio::sync::Notify,
-}
-
-struct Target {
-    endpoint: Endpoint,
-    name: String,
-}
-
-/// A connection to one endpoint.
-pub struct Connection {
-    channel: Channel,
-    pub target: usize,
-    serial: u64,
 }
 
 /// The requests one stream sends, and the answers to them.
@@ -82,19 +70,14 @@ pub struct Conversation {
 
 impl Client {
     pub fn new(config: &EtcdConfig) -> Result<Self, InvalidConfig> {
-        let targets = config
-            .endpoints
-            .iter()
-            .map(|name| target(name, config))
-            .collect::<Result<_, _>>()?;
         Ok(Self {
-            targets,
-            credentials: config.credentials.clone(),
+            endpoints: Endpoints::new(config)?,
             current: RwLock::new(None),
+            next_target: AtomicUsize::new(0),
             dialling: tokio::sync::Mutex::new(()),
-            logging_in: tokio::sync::Mutex::new(()),
+            credentials: config.credentials.clone(),
             token: RwLock::new(None),
-            serial: AtomicU64::new(0),
+            logging_in: tokio::sync::Mutex::new(()),
             seen: AtomicU64::new(0),
             news: tokio::sync::Notify::new(),
         })
@@ -103,15 +86,6 @@ impl Client {
     /// The newest revision that etcd has told this process about.
     pub fn seen(&self) -> Revision {
         Revision(self.seen.load(Ordering::Acquire))
-    }
-
-    pub fn endpoint_names(&self) -> String {
-        let names: Vec<_> = self.targets.iter().map(|target| target.name.as_str()).collect();
-        names.join(", ")
-    }
-
-    pub fn endpoint_name(&self, target: usize) -> &str {
-        &self.targets[target].name
     }
 
     pub async fn range(&self, request: proto::RangeRequest) -> Result<proto::RangeResponse, Failure> {
@@ -148,25 +122,30 @@ impl Client {
 
     /// The version of the member behind a connection.
     pub async fn version(&self, connection: &Connection) -> Result<String, Failure> {
-        let request = proto::StatusRequest {};
-        let answer: proto::StatusResponse = self
-            .call(connection, proto::STATUS, request)
-            .await
-            .map_err(|status| Failure::from_status(status).0)?;
+        let answer: proto::StatusResponse = self.ask(connection, proto::STATUS, proto::StatusRequest {}).await?;
         Ok(answer.version)
+    }
+
+    /// [`Client::range`] over a certain connection, once.
+    pub async fn range_over(
+        &self,
+        connection: &Connection,
+        request: proto::RangeRequest,
+    ) -> Result<proto::RangeResponse, Failure> {
+        let answer: proto::RangeResponse = self.ask(connection, proto::RANGE, request).await?;
+        self.note(answer.header);
+        Ok(answer)
     }
 
     /// Opens a stream of watches that begins with `first`.
     pub async fn converse(&self, connection: &Connection, first: proto::WatchRequest) -> Result<Conversation, Failure> {
-        // Holds the creation and a progress request or two; nobody waits for room.
-        let (say, mut inbox) = tokio::sync::mpsc::channel(8);
+        let (say, mut inbox) = tokio::sync::mpsc::channel(SAY_BUFFER);
         say.try_send(first).expect("the channel is new");
         let requests = futures::stream::poll_fn(move |cx| inbox.poll_recv(cx));
-        let opening = self.open_stream(connection, requests);
-        match timeout(REQUEST_TIMEOUT, opening).await {
+        match timeout(READ_TIMEOUT, self.open_stream(connection, requests)).await {
             Ok(Ok(hear)) => Ok(Conversation { say, hear }),
             Ok(Err(status)) => Err(Failure::from_status(status).0),
-            Err(_) => Err(Failure::lost("etcd did not answer in time")),
+            Err(_) => Err(Failure::lost(NO_ANSWER)),
         }
     }
 
@@ -191,15 +170,11 @@ impl Client {
     {
         let give_up = Instant::now() + RETRY_FOR;
         let mut backoff = FIRST_BACKOFF;
-        let mut bad = None;
         loop {
             let token = self.token.read().clone();
-            let failure = match self.attempt(path, question.clone(), bad.take()).await {
+            let failure = match self.attempt(path, question.clone(), effect).await {
                 Ok(answer) => return Ok(answer),
-                Err((failure, serial)) => {
-                    bad = serial;
-                    failure
-                }
+                Err(failure) => failure,
             };
             let again = match &failure {
                 Failure::NotDone(_) => true,
@@ -218,25 +193,38 @@ impl Client {
         }
     }
 
-    /// One attempt. The serial in the error is that of a connection to be replaced.
-    async fn attempt<Q, A>(
-        &self,
-        path: &'static str,
-        question: Q,
-        bad: Option<u64>,
-    ) -> Result<A, (Failure, Option<u64>)>
+    /// One attempt over the shared connection, which is given up if it turns out bad.
+    async fn attempt<Q, A>(&self, path: &'static str, question: Q, effect: Effect) -> Result<A, Failure>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let connection = self.connection(bad).await.map_err(|failure| (failure, None))?;
-        match timeout(REQUEST_TIMEOUT, self.call(&connection, path, question)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(status)) => {
-                let (failure, link) = Failure::from_status(status);
-                Err((failure, (link == Link::Bad).then_some(connection.serial)))
-            }
-            Err(_) => Err((Failure::lost("etcd did not answer in time"), Some(connection.serial))),
+        let connection = self.connection().await?;
+        let patience = if effect == Effect::Write {
+            WRITE_TIMEOUT
+        } else {
+            READ_TIMEOUT
+        };
+        let (failure, link) = match timeout(patience, self.call(&connection, path, question)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(status)) => Failure::from_status(status),
+            Err(_) => (Failure::lost(NO_ANSWER), Link::Bad),
+        };
+        if link == Link::Bad {
+            self.discard(&connection);
+        }
+        Err(failure)
+    }
+
+    /// One attempt over a certain connection.
+    async fn ask<Q, A>(&self, connection: &Connection, path: &'static str, question: Q) -> Result<A, Failure>
+    where
+        Q: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        match timeout(READ_TIMEOUT, self.call(connection, path, question)).await {
+            Ok(outcome) => outcome.map_err(|status| Failure::from_status(status).0),
+            Err(_) => Err(Failure::lost(NO_ANSWER)),
         }
     }
 
@@ -268,65 +256,48 @@ impl Client {
         request
     }
 
-    /// The shared connection, replaced if it is the one with serial `bad`.
-    pub async fn connection(&self, bad: Option<u64>) -> Result<Arc<Connection>, Failure> {
-        let usable = || {
-            self.current
-                .read()
-                .clone()
-                .filter(|connection| Some(connection.serial) != bad)
-        };
-        if let Some(connection) = usable() {
+    /// The shared connection. Whether it still works is only known by using it.
+    pub async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+        let current = || self.current.read().clone();
+        if let Some(connection) = current() {
             return Ok(connection);
         }
         // Many requests fail at once when a connection breaks; the first of them replaces it for all.
         let _one_at_a_time = self.dialling.lock().await;
-        if let Some(connection) = usable() {
+        if let Some(connection) = current() {
             return Ok(connection);
         }
-        let first = self.current.read().as_ref().map_or(0, |broken| broken.target + 1);
-        let connection = Arc::new(self.dial(first, Pings::DuringRequests).await?);
+        let first = self.next_target.load(Ordering::Relaxed);
+        let connection = Arc::new(self.endpoints.dial(first, Pings::DuringRequests).await?);
         *self.current.write() = Some(connection.clone());
         Ok(connection)
     }
 
-    /// Connects to the first endpoint that answers, beginning with number `first`.
-    pub async fn dial(&self, first: usize, pings: Pings) -> Result<Connection, Failure> {
-        let mut reasons: Vec<String> = Vec::new();
-        for offset in 0..self.targets.len() {
-            let number = (first + offset) % self.targets.len();
-            let target = &self.targets[number];
-            let endpoint = target.endpoint.clone().keep_alive_while_idle(pings == Pings::Always);
-            let reason = match timeout(DIAL_TIMEOUT, endpoint.connect()).await {
-                Ok(Ok(channel)) => {
-                    let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-                    return Ok(Connection {
-                        channel,
-                        target: number,
-                        serial,
-                    });
-                }
-                Ok(Err(err)) => Cause::from(err).to_string(),
-                Err(_) => "no answer in time".to_owned(),
-            };
-            reasons.push(format!("{}: {reason}", target.name));
+    /// Makes sure that a bad connection is not used again, and that another endpoint is tried first.
+    fn discard(&self, bad: &Connection) {
+        let mut current = self.current.write();
+        if current.as_ref().is_some_and(|current| current.serial == bad.serial) {
+            *current = None;
+            self.next_target.store(bad.target + 1, Ordering::Relaxed);
         }
-        Err(Failure::not_done(reasons.join("; ")))
     }
 
-    /// Gets a token, if there is somebody to log in. An etcd without authentication lets everybody in.
+    pub fn has_credentials(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Gets a token. An etcd without authentication gives none and lets everybody in.
     pub async fn log_in(&self) -> Result<(), Failure> {
-        let Some(credentials) = &self.credentials else {
+        let Some(Credentials { username, password }) = self.credentials.clone() else {
             return Err(Failure::Denied("etcd asks for a user name".into()));
         };
         let question = proto::AuthenticateRequest {
-            name: credentials.username.clone(),
-            password: credentials.password.clone(),
+            name: username,
+            password,
         };
-        match self
-            .attempt::<_, proto::AuthenticateResponse>(proto::AUTHENTICATE, question, None)
-            .await
-        {
+        let answer: Result<proto::AuthenticateResponse, _> =
+            self.attempt(proto::AUTHENTICATE, question, Effect::Read).await;
+        match answer {
             Ok(answer) => {
                 let token = answer
                     .token
@@ -335,8 +306,8 @@ impl Client {
                 *self.token.write() = Some(token);
                 Ok(())
             }
-            Err((Failure::NotDone(err), _)) if err.to_string().contains("authentication is not enabled") => Ok(()),
-            Err((failure, _)) => Err(failure),
+            Err(Failure::NotDone(err)) if err.to_string().contains("authentication is not enabled") => Ok(()),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -350,49 +321,12 @@ impl Client {
         }
     }
 
-    pub fn has_credentials(&self) -> bool {
-        self.credentials.is_some()
-    }
-
     fn note(&self, header: Option<proto::ResponseHeader>) {
         let revision = header.map_or(0, |header| unsigned(header.revision).0);
         if self.seen.fetch_max(revision, Ordering::AcqRel) < revision {
             self.news.notify_one();
         }
     }
-}
-
-/// When keep-alive pings are sent. etcd takes offence at pings on a connection without any stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pings {
-    DuringRequests,
-    Always,
-}
-
-fn target(name: &str, config: &EtcdConfig) -> Result<Target, InvalidConfig> {
-    let unusable = |err| InvalidConfig::new(format!("cannot use {name}: {}", Cause::from(err)));
-    let mut endpoint = Endpoint::from_shared(name.to_owned())
-        .map_err(unusable)?
-        .connect_timeout(DIAL_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
-    if let Some(tls) = config.tls.as_ref().filter(|_| name.starts_with("https://")) {
-        let mut files = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
-        if let Some((certificate, key)) = &tls.identity {
-            files = files.identity(Identity::from_pem(certificate, key));
-        }
-        if let Some(server_name) = &tls.server_name {
-            files = files.domain_name(server_name);
-        }
-        endpoint = endpoint.tls_config(files).map_err(unusable)?;
-    }
-    Ok(Target {
-        endpoint,
-        name: name.to_owned(),
-    })
 }
 
 /// Between half and all of `backoff`, so that servers that failed together do not return together.

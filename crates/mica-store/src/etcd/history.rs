@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Shared;
 use super::assemble::Assembler;
-use super::client::{Conversation, Pings, unsigned};
+use super::client::{Conversation, unsigned};
+use super::endpoint::Pings;
 use super::failure::Failure;
 use super::layout::{Layout, Place, Span};
 use super::progress::{ASK_AFTER, Progress, progress_request};
@@ -64,7 +65,7 @@ impl EtcdHistory {
 
     async fn open(&self, after: Revision) -> Result<Open, Failure> {
         let client = &self.shared.client;
-        let connection = client.dial(self.breaks, Pings::Always).await?;
+        let connection = client.endpoints.dial(self.breaks, Pings::Always).await?;
         let progress = client.progress_of(&connection).await?;
         let layout = &self.shared.layout;
         let (mode, spans) = match (progress, layout.place(&self.range, None)) {

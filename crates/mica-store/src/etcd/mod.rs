@@ -8,6 +8,7 @@ mod client;
 mod commit;
 mod compactor;
 mod config;
+mod endpoint;
 mod failure;
 mod history;
 mod layout;
@@ -100,7 +101,7 @@ impl EtcdStore {
         config.check()?;
         let deadline = Instant::now() + config.connect_timeout;
         let client = Client::new(&config)?;
-        let endpoints = client.endpoint_names();
+        let endpoints = client.endpoints.names();
         let (late, denied) = (endpoints.clone(), endpoints.clone());
         let unusable = |failure: Failure| match failure {
             Failure::Denied(reason) => ConnectError::Denied {
@@ -181,7 +182,7 @@ impl Drop for EtcdStore {
 /// Connects, logs in and checks the version.
 async fn enter(client: &Client, deadline: Instant) -> Result<(), ConnectError> {
     let connection = loop {
-        match client.connection(None).await {
+        match client.connection().await {
             Ok(connection) => break connection,
             Err(failure) if Instant::now() + RECONNECT_EVERY >= deadline => {
                 return Err(ConnectError::Unreachable {
@@ -191,7 +192,7 @@ async fn enter(client: &Client, deadline: Instant) -> Result<(), ConnectError> {
             Err(_) => sleep(RECONNECT_EVERY).await,
         }
     };
-    let endpoint = client.endpoint_name(connection.target).to_owned();
+    let endpoint = client.endpoints.name(connection.target).to_owned();
     if client.has_credentials() {
         client.log_in().await.map_err(|failure| ConnectError::Denied {
             endpoints: endpoint.clone(),
@@ -245,7 +246,7 @@ async fn check_format(client: &Client, layout: &Layout, prefix: &str) -> Result<
     };
     match found {
         Some(kv) if kv.value != FORMAT => Err(ConnectError::Format {
-            endpoints: client.endpoint_names(),
+            endpoints: client.endpoints.names(),
             prefix: prefix.to_owned(),
             found: String::from_utf8_lossy(&kv.value).into_owned(),
         }),

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::client::{Client, Connection, Effect};
+use super::client::{Client, Effect};
+use super::endpoint::Connection;
 use super::failure::Failure;
 use super::proto::{PutRequest, Request, TxnRequest, WatchCommand, WatchProgressRequest, WatchRequest};
 

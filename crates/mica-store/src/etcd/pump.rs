@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::assemble::{Assembler, Gap, planes_of};
-use super::client::{Conversation, Pings, jitter, signed, unsigned};
+use super::client::{Conversation, jitter, signed, unsigned};
+use super::endpoint::Pings;
 use super::failure::Failure;
 use super::layout::Span;
 use super::progress::{ASK_AFTER, Progress, progress_request};
@@ -114,10 +115,16 @@ impl Pump {
 
     async fn open(&mut self) -> Result<Session, Ended> {
         let shared = &self.shared;
-        let connection = shared.client.dial(self.target, Pings::Always).await?;
+        let connection = shared.client.endpoints.dial(self.target, Pings::Always).await?;
         self.target = connection.target;
         let progress = shared.client.progress_of(&connection).await?;
-        let newest = shared.client.range(shared.probe(0)).await?.header.unwrap_or_default();
+        // Over the same connection: the member must have come as far as the hub before it is asked for what follows.
+        let newest = shared
+            .client
+            .range_over(&connection, shared.probe(0))
+            .await?
+            .header
+            .unwrap_or_default();
         let position = shared.hub.position();
         let same = *self.cluster.get_or_insert(newest.cluster_id) == newest.cluster_id;
         if !same || unsigned(newest.revision) < position {

@@ -8,8 +8,12 @@ use tonic_prost::ProstCodec;
 
 use crate::server::within;
 
-/// Sends a request and waits until it is done. The answer's content is ignored.
-pub async fn call<Q: prost::Message + 'static>(endpoint: &str, path: &'static str, question: Q) {
+/// Sends a request and waits until it is done.
+async fn call<Q, A>(endpoint: &str, path: &'static str, question: Q) -> A
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
     let send = async {
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .unwrap()
@@ -18,16 +22,23 @@ pub async fn call<Q: prost::Message + 'static>(endpoint: &str, path: &'static st
             .unwrap();
         let mut grpc = Grpc::new(channel);
         grpc.ready().await.unwrap();
+        let request = tonic::Request::new(question);
         let path = PathAndQuery::from_static(path);
-        grpc.unary(tonic::Request::new(question), path, ProstCodec::<Q, ()>::default())
+        grpc.unary(request, path, ProstCodec::<Q, A>::default())
             .await
-            .unwrap();
+            .unwrap()
+            .into_inner()
     };
-    within(path, send).await;
+    within(path, send).await
+}
+
+/// Sends a request whose answer is of no interest.
+async fn tell<Q: prost::Message + 'static>(endpoint: &str, path: &'static str, question: Q) {
+    call::<Q, ()>(endpoint, path, question).await
 }
 
 pub async fn put(endpoint: &str, key: &str, value: Bytes) {
-    call(
+    tell(
         endpoint,
         "/etcdserverpb.KV/Put",
         Put {
@@ -40,24 +51,29 @@ pub async fn put(endpoint: &str, key: &str, value: Bytes) {
 
 /// Gives the space of deleted data back and takes the alarm off.
 pub async fn reclaim_space(endpoint: &str) {
-    call(endpoint, "/etcdserverpb.Maintenance/Defragment", ()).await;
-    call(
-        endpoint,
-        "/etcdserverpb.Maintenance/Alarm",
-        Alarm {
-            action: DEACTIVATE,
-            member: 0,
-            alarm: NO_SPACE,
-        },
-    )
-    .await;
+    const PATH: &str = "/etcdserverpb.Maintenance/Alarm";
+    tell(endpoint, "/etcdserverpb.Maintenance/Defragment", ()).await;
+    let raised: Alarms = call(endpoint, PATH, AlarmRequest::default()).await;
+    assert!(!raised.alarms.is_empty(), "no alarm was raised");
+    for alarm in raised.alarms {
+        tell(
+            endpoint,
+            PATH,
+            AlarmRequest {
+                action: DEACTIVATE,
+                member: alarm.member,
+                alarm: alarm.alarm,
+            },
+        )
+        .await;
+    }
 }
 
 /// Turns authentication on, with a user who may use one prefix only.
 pub async fn protect(endpoint: &str, user: &str, password: &str, prefix: &str) {
     let owned = |text: &str| text.to_owned();
-    call(endpoint, "/etcdserverpb.Auth/RoleAdd", Name { name: owned("root") }).await;
-    call(endpoint, "/etcdserverpb.Auth/RoleAdd", Name { name: owned("mica") }).await;
+    tell(endpoint, "/etcdserverpb.Auth/RoleAdd", Name { name: owned("root") }).await;
+    tell(endpoint, "/etcdserverpb.Auth/RoleAdd", Name { name: owned("mica") }).await;
     let (key, mut end) = (format!("{prefix}/"), prefix.as_bytes().to_vec());
     end.push(b'0');
     let permission = Permission {
@@ -69,9 +85,9 @@ pub async fn protect(endpoint: &str, user: &str, password: &str, prefix: &str) {
         name: owned("mica"),
         permission: Some(permission),
     };
-    call(endpoint, "/etcdserverpb.Auth/RoleGrantPermission", grant).await;
+    tell(endpoint, "/etcdserverpb.Auth/RoleGrantPermission", grant).await;
     for (user, password, role) in [("root", "root", "root"), (user, password, "mica")] {
-        call(
+        tell(
             endpoint,
             "/etcdserverpb.Auth/UserAdd",
             Pair {
@@ -80,7 +96,7 @@ pub async fn protect(endpoint: &str, user: &str, password: &str, prefix: &str) {
             },
         )
         .await;
-        call(
+        tell(
             endpoint,
             "/etcdserverpb.Auth/UserGrantRole",
             Pair {
@@ -90,11 +106,10 @@ pub async fn protect(endpoint: &str, user: &str, password: &str, prefix: &str) {
         )
         .await;
     }
-    call(endpoint, "/etcdserverpb.Auth/AuthEnable", ()).await;
+    tell(endpoint, "/etcdserverpb.Auth/AuthEnable", ()).await;
 }
 
 const DEACTIVATE: i32 = 2;
-const NO_SPACE: i32 = 1;
 const READ_WRITE: i32 = 2;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -106,12 +121,26 @@ struct Put {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Alarm {
+struct AlarmRequest {
     #[prost(int32, tag = "1")]
     action: i32,
     #[prost(uint64, tag = "2")]
     member: u64,
     #[prost(int32, tag = "3")]
+    alarm: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Alarms {
+    #[prost(message, repeated, tag = "2")]
+    alarms: Vec<Alarm>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Alarm {
+    #[prost(uint64, tag = "1")]
+    member: u64,
+    #[prost(int32, tag = "2")]
     alarm: i32,
 }
 

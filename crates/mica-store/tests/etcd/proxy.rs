@@ -1,7 +1,5 @@
 //! A TCP proxy that breaks connections in chosen ways.
 
-use std::sync::Arc;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -9,7 +7,7 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     Forward,
-    /// What clients say arrives; at the first answer the connection is closed instead of passing it on.
+    /// What clients say arrives; what servers say does not.
     LoseAnswers,
     /// Closes all connections, and new ones as soon as they are made.
     Refuse,
@@ -50,18 +48,15 @@ async fn serve(client: TcpStream, target_port: u16, mut mode: watch::Receiver<Mo
     let Ok(server) = TcpStream::connect(("127.0.0.1", target_port)).await else {
         return;
     };
-    let (mut from_client, to_client) = client.into_split();
+    let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let to_client = Arc::new(tokio::sync::Mutex::new(to_client));
     let questions = async { drop(tokio::io::copy(&mut from_client, &mut to_server).await) };
     let answering_mode = mode.clone();
     let answers = async {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
-            if *answering_mode.borrow() == Mode::LoseAnswers {
-                return;
-            }
-            if to_client.lock().await.write_all(&buffer[..length]).await.is_err() {
+            let lost = *answering_mode.borrow() == Mode::LoseAnswers;
+            if !lost && to_client.write_all(&buffer[..length]).await.is_err() {
                 return;
             }
         }

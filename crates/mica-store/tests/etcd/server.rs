@@ -164,7 +164,7 @@ impl Drop for EtcdServer {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            let end: Vec<_> = log.lines().rev().take(15).collect();
+            let end: Vec<_> = log.lines().rev().take(5).collect();
             eprintln!("the end of etcd's log, newest first:\n{}", end.join("\n"));
         }
         self.kill();
