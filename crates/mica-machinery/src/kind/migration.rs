@@ -61,9 +61,10 @@ impl Strategy for StorageVersionMigration {
             "" => of("resource").to_owned(),
             group => format!("{}.{group}", of("resource")),
         };
-        let states = object::list(object, &["status", "conditions"])
+        let state = object::list(object, &["status", "conditions"])
             .iter()
-            .filter_map(|one| {
+            .rev()
+            .find_map(|one| {
                 let r#type = object::string(one, &["type"]);
                 let holds = object::string(one, &["status"]) == "True";
                 (holds && ["Running", "Failed", "Succeeded"].contains(&r#type)).then_some(r#type)
@@ -71,7 +72,7 @@ impl Strategy for StorageVersionMigration {
         vec![
             object::name(object).into(),
             resource.into(),
-            states.last().unwrap_or("Unknown").into(),
+            state.unwrap_or("Unknown").into(),
         ]
     }
 

@@ -1,6 +1,8 @@
 //! The kinds of certificates.k8s.io.
 
 pub mod request;
+mod request_pem;
+mod request_print;
 pub mod trust;
 
 use crate::field::{Error, ErrorList, Path, quote};

@@ -5,18 +5,17 @@
 
 use std::collections::BTreeSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::error::X509Error;
 use x509_parser::prelude::FromDer;
 
+use super::request_pem::{parse, validate_certificate, validate_request};
+use super::request_print::{COLUMNS, state};
 use super::validate_signer;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, list_mut, strings};
-use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, pem};
+use crate::kind::column::age;
+use crate::kind::{Column, NameUse, Strategy, WriteContext};
 use crate::{duration, object};
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
@@ -199,7 +198,7 @@ fn conditions(object: &Value) -> &[Value] {
     object::list(object, &["status", "conditions"])
 }
 
-fn of_type<'a>(object: &'a Value, r#type: &str) -> Vec<&'a Value> {
+pub(super) fn of_type<'a>(object: &'a Value, r#type: &str) -> Vec<&'a Value> {
     conditions(object)
         .iter()
         .filter(|one| object::string(one, &["type"]) == r#type)
@@ -243,28 +242,6 @@ fn stamp_conditions(new: &mut Value, old: &Value, now: jiff::Timestamp) {
                 .to_owned();
             object::set(condition, &["lastTransitionTime"], since);
         }
-    }
-}
-
-/// The DER of the request's PEM.
-fn parse(object: &Value) -> Result<Vec<u8>, String> {
-    let pem = STANDARD
-        .decode(object::string(object, &["spec", "request"]))
-        .unwrap_or_default();
-    match pem::blocks(&pem).into_iter().next() {
-        Some(block) if block.label == "CERTIFICATE REQUEST" => Ok(block.bytes),
-        _ => Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
-    }
-}
-
-fn validate_request(object: &Value) -> Result<(), String> {
-    let der = parse(object)?;
-    let (_, request) =
-        X509CertificationRequest::from_der(&der).map_err(|_| "asn1: syntax error: data truncated".to_owned())?;
-    match request.verify_signature() {
-        // Curves that we cannot verify, upstream can.
-        Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm) => Ok(()),
-        Err(_) => Err("x509: signature verification failed".to_owned()),
     }
 }
 
@@ -395,64 +372,3 @@ fn validate_changed_conditions(ctx: &WriteContext<'_>, new: &Value, old: &Value,
         errors.push(Error::forbidden(&path, detail));
     }
 }
-
-fn validate_certificate(encoded: &str) -> Result<(), String> {
-    if encoded.is_empty() {
-        return Ok(());
-    }
-    let blocks = pem::blocks(&STANDARD.decode(encoded).unwrap_or_default());
-    if blocks.is_empty() {
-        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
-    }
-    for block in blocks {
-        if block.label != "CERTIFICATE" {
-            return Err(format!(
-                "only CERTIFICATE PEM blocks are allowed, found {}",
-                crate::field::quote(&block.label)
-            ));
-        }
-        if block.has_headers {
-            return Err("no PEM block headers are permitted".to_owned());
-        }
-        if block.bytes.is_empty() {
-            return Err("found CERTIFICATE PEM block containing 0 certificates".to_owned());
-        }
-        if pem::certificate(&block.bytes).is_none() {
-            return Err("x509: malformed certificate".to_owned());
-        }
-    }
-    Ok(())
-}
-
-/// The request's conditions in short.
-fn state(object: &Value) -> String {
-    let has = |r#type| !of_type(object, r#type).is_empty();
-    let mut state = match (has("Denied"), has("Approved")) {
-        (true, _) => "Denied",
-        (_, true) => "Approved",
-        _ => "Pending",
-    }
-    .to_owned();
-    if has("Failed") {
-        state.push_str(",Failed");
-    }
-    if !object::string(object, &["status", "certificate"]).is_empty() {
-        state.push_str(",Issued");
-    }
-    state
-}
-
-const SIGNER: &str = "Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will be defaulted:\n 1. If it's a kubelet client certificate, it is assigned\n    \"kubernetes.io/kube-apiserver-client-kubelet\".\n 2. If it's a kubelet serving certificate, it is assigned\n    \"kubernetes.io/kubelet-serving\".\n 3. Otherwise, it is assigned \"kubernetes.io/legacy-unknown\".\nDistribution of trust for signers happens out of band. You can select on this field using `spec.signerName`.";
-const DURATION: &str = "expirationSeconds is the requested duration of validity of the issued certificate. The certificate signer may issue a certificate with a different validity duration so a client must check the delta between the notBefore and and notAfter fields in the issued certificate to determine the actual duration.\n\nThe v1.22+ in-tree implementations of the well-known Kubernetes signers will honor this field as long as the requested duration is not greater than the maximum duration they will honor per the --cluster-signing-duration CLI flag to the Kubernetes controller manager.\n\nCertificate signers may not honor this field for various reasons:\n\n  1. Old signer that is unaware of the field (such as the in-tree\n     implementations prior to v1.22)\n  2. Signer whose configured maximum is shorter than the requested duration\n  3. Signer whose configured minimum is longer than the requested duration\n\nThe minimum valid value for expirationSeconds is 600, i.e. 10 minutes.";
-
-const COLUMNS: &[Column] = &[
-    NAME,
-    AGE,
-    text("SignerName", SIGNER),
-    text("Requestor", "Base64-encoded PKCS#10 CSR data"),
-    text("RequestedDuration", DURATION),
-    text(
-        "Condition",
-        "Conditions applied to the request, such as approval or denial.",
-    ),
-];

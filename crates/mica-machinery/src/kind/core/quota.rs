@@ -115,9 +115,9 @@ impl Strategy for ResourceQuota {
                 .map_or("0".to_owned(), |used| quantity(used).to_string());
             let cell = format!("{name}: {used}/{}", quantity(hard));
             if name.starts_with("limits.") {
-                limits.push(cell)
+                limits.push(cell);
             } else {
-                requests.push(cell)
+                requests.push(cell);
             }
         }
         vec![
@@ -225,7 +225,7 @@ fn validate_selector(object: &Value, selector: &Value, errors: &mut ErrorList) {
             .iter()
             .any(|one| object::string(one, &["scopeName"]) == *scope)
     };
-    let conflicts = CONFLICTING.iter().filter(|pair| pair.iter().all(|scope| has(scope)));
+    let conflicts = CONFLICTING.iter().filter(|pair| pair.iter().all(has));
     errors.extend(conflicts.map(|_| invalid_as(&path, &shown_scopes(object), "conflicting scopes")));
 }
 

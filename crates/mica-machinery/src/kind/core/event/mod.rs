@@ -3,77 +3,21 @@
 //! Surprise: validation depends on the group a client writes in; one written in `events.k8s.io` may change only its series,
 //! one in core/v1 may change entirely. Error paths are those of the stored form except for the reporting controller.
 
-use serde_json::{Map, Value, json};
+mod form;
+mod print;
+
+use serde_json::Value;
 
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::kind::check::{immutable, immutable_int, immutable_string, invalid_as, invalid_each, same};
-use crate::kind::column::{NAME, since, text, wide};
 use crate::kind::{Column, NameUse, Strategy, WriteContext};
 use crate::{names, object};
+pub use form::{to_core, to_events};
+use print::{COLUMNS, cells};
 
 const TTL: std::time::Duration = std::time::Duration::from_secs(60 * 60);
 const MAX_NOTE_BYTES: usize = 1024;
 const MAX_FIELD_BYTES: usize = 128;
-
-/// The fields that have another name in `events.k8s.io`, core's name first.
-const RENAMED: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
-/// The fields that core/v1 always prints, and what as.
-const ALWAYS: [&str; 7] = [
-    "eventTime",
-    "firstTimestamp",
-    "lastTimestamp",
-    "involvedObject",
-    "source",
-    "reportingComponent",
-    "reportingInstance",
-];
-
-/// Turns an `events.k8s.io/v1` event into the stored one.
-pub fn to_core(event: Value) -> Value {
-    let mut core = renamed(event, "v1", RENAMED.map(|(core, new)| (new, core)));
-    for field in ALWAYS {
-        let zero = match field {
-            "involvedObject" | "source" => json!({}),
-            "reportingComponent" | "reportingInstance" => json!(""),
-            _ => Value::Null,
-        };
-        core.entry(field).or_insert(zero);
-    }
-    Value::Object(core)
-}
-
-/// Turns a stored event into one of `events.k8s.io/v1`.
-pub fn to_events(event: Value) -> Value {
-    let mut new = renamed(event, "events.k8s.io/v1", RENAMED);
-    for field in ["reportingController", "reportingInstance"] {
-        if new.get(field).is_some_and(|value| value == "") {
-            new.remove(field);
-        }
-    }
-    Value::Object(new)
-}
-
-fn renamed<const N: usize>(event: Value, version: &str, names: [(&str, &str); N]) -> Map<String, Value> {
-    let Value::Object(mut event) = event else {
-        return Map::new();
-    };
-    for (from, to) in names {
-        if let Some(value) = event.remove(from) {
-            event.insert(to.to_owned(), value);
-        }
-    }
-    event.insert("apiVersion".to_owned(), version.into());
-    event
-}
 
 /// Events as core/v1 clients write them.
 #[derive(Debug)]
@@ -380,80 +324,4 @@ fn reference(value: Option<&Value>) -> String {
         .map(|(go, json)| format!("\"{go}\":{}", quote(object::string(value, &[json]))))
         .collect();
     format!("{{{}}}", parts.join(","))
-}
-
-const SUBOBJECT: &str = "If referring to a piece of an object instead of an entire object, this string should contain a valid JSON/Go field access statement, such as desiredState.manifest.containers[2]. For example, if the object reference is to a container within a pod, this would take on a value like: \"spec.containers{name}\" (where \"name\" refers to the name of the container that triggered the event) or if no container name is specified \"spec.containers[2]\" (container with index 2 in this pod). This syntax is chosen only to have some well-defined way of referencing a part of an object.";
-
-const COLUMNS: &[Column] = &[
-    text(
-        "Last Seen",
-        "The time at which the most recent occurrence of this event was recorded.",
-    ),
-    text(
-        "Type",
-        "Type of this event (Normal, Warning), new types could be added in the future",
-    ),
-    text(
-        "Reason",
-        "This should be a short, machine understandable string that gives the reason for the transition into the object's current status.",
-    ),
-    text("Object", "The object that this event is about."),
-    wide(text("Subobject", SUBOBJECT)),
-    wide(text(
-        "Source",
-        "The component reporting this event. Should be a short machine understandable string.",
-    )),
-    text(
-        "Message",
-        "A human-readable description of the status of this operation.",
-    ),
-    wide(text(
-        "First Seen",
-        "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)",
-    )),
-    wide(text("Count", "The number of times this event has occurred.")),
-    wide(NAME),
-];
-
-fn cells(event: &Value, now: jiff::Timestamp) -> Vec<Value> {
-    let first_seen = since(first(time(event, "firstTimestamp"), time(event, "eventTime")), now);
-    let mut last_seen = match time(event, "lastTimestamp") {
-        "" => first_seen.clone(),
-        time => since(time, now),
-    };
-    // Events of the new group that happened once have no count.
-    let mut count = object::int(event, &["count"]).filter(|count| *count != 0).unwrap_or(1);
-    if let Some(series) = event.get("series").filter(|series| series.is_object()) {
-        last_seen = since(time(series, "lastObservedTime"), now);
-        count = object::int(series, &["count"]).unwrap_or_default();
-    }
-    let involved = |field| object::string(event, &["involvedObject", field]);
-    let kind = involved("kind").to_lowercase();
-    let target = if involved("name").is_empty() {
-        kind
-    } else {
-        format!("{kind}/{}", involved("name"))
-    };
-    let component = first(object::string(event, &["source", "component"]), controller(event));
-    let host = first(
-        object::string(event, &["source", "host"]),
-        object::string(event, &["reportingInstance"]),
-    );
-    let source = if host.is_empty() {
-        component.to_owned()
-    } else {
-        format!("{component}, {host}")
-    };
-    vec![
-        last_seen.into(),
-        object::string(event, &["type"]).into(),
-        object::string(event, &["reason"]).into(),
-        target.into(),
-        involved("fieldPath").into(),
-        source.into(),
-        object::string(event, &["message"]).trim().into(),
-        first_seen.into(),
-        count.into(),
-        object::name(event).into(),
-    ]
 }
