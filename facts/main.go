@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
 )
 
 func main() {
@@ -30,6 +32,8 @@ func main() {
 	for _, k := range kinds {
 		table.add(k.typ)
 	}
+	// No kind, but `/version` answers it and OpenAPI describes it.
+	table.add(reflect.TypeFor[version.Info]())
 	table.readMarkers()
 
 	out := bufio.NewWriter(os.Stdout)
@@ -88,7 +92,7 @@ func (tb *table) print(out *bufio.Writer) {
 	}
 	sort.Slice(types, func(i, j int) bool { return openAPIName(types[i]) < openAPIName(types[j]) })
 	for _, t := range types {
-		// T: OpenAPI name, Go name, flags (a: atomic struct, p: has protobuf).
+		// T: OpenAPI name, Go name, flags (a: atomic struct, p: has protobuf, m: OpenAPI prints the map type atomic).
 		flags := ""
 		if tb.markers.atomicType(t) {
 			flags += "a"
@@ -96,9 +100,13 @@ func (tb *table) print(out *bufio.Writer) {
 		if hasProtobuf(t) {
 			flags += "p"
 		}
+		if tb.markers.printedAtomic(t) {
+			flags += "m"
+		}
 		fmt.Fprintf(out, "T\t%s\t%s\t%s\n", openAPIName(t), t.String(), flags)
 		tb.printFields(out, t, t, "", map[string]bool{})
 		tb.printEmbedded(out, t)
+		tb.printUnions(out, t)
 	}
 }
 
@@ -135,7 +143,9 @@ func (tb *table) printFields(out *bufio.Writer, root, t reflect.Type, embedded s
 func (tb *table) printField(out *bufio.Writer, t reflect.Type, f reflect.StructField, name string, options map[string]bool, embedded string) {
 	m := tb.markers.field(t, f.Name)
 	// F: JSON name, Go name, embedding path, protobuf number, shape, Go types, flags (p: pointer, e: omitempty,
-	// z: omitzero, o: optional, a: atomic map or struct), list, patch strategy, patch key, default.
+	// z: omitzero, o: optional, a: atomic map or struct), list, patch strategy, patch key, default,
+	// OpenAPI's flags (r: required, l: prints the list type, m: prints the map type, c: prints it as granular),
+	// values of the enumeration that the field or its elements hold.
 	flags := ""
 	if f.Type.Kind() == reflect.Pointer {
 		flags += "p"
@@ -155,6 +165,7 @@ func (tb *table) printField(out *bufio.Writer, t reflect.Type, f reflect.StructF
 	columns := []string{
 		name, f.Name, embedded, protobufNumber(f), shape(f.Type), goTypes(f.Type), flags, m.list(),
 		strings.ReplaceAll(f.Tag.Get("patchStrategy"), ",", "+"), f.Tag.Get("patchMergeKey"), m.defaultJSON,
+		m.openAPI(f), strings.Join(tb.markers.enumeration(f.Type), "|"),
 	}
 	// Trailing empty columns say nothing.
 	fmt.Fprintf(out, "F\t%s\n", strings.TrimRight(strings.Join(columns, "\t"), "\t"))
@@ -172,6 +183,34 @@ func (tb *table) printEmbedded(out *bufio.Writer, t reflect.Type) {
 			fmt.Fprintf(out, "E\t%s\t%s\n", number, openAPIName(f.Type))
 		}
 	}
+}
+
+// printUnions prints the unions that t or a struct embedded in it is marked as.
+func (tb *table) printUnions(out *bufio.Writer, t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name, _, ok := jsonTag(f); ok && f.Anonymous && name == "" {
+			tb.printUnions(out, f.Type)
+		}
+	}
+	if !tb.markers.union(t) {
+		return
+	}
+	discriminator := ""
+	var members []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, ok := jsonTag(f)
+		switch {
+		case !ok || name == "":
+		case tb.markers.field(t, f.Name).discriminator:
+			discriminator = name
+		default:
+			members = append(members, name+"="+f.Name)
+		}
+	}
+	// U: JSON name of the discriminator, members by JSON and Go name.
+	fmt.Fprintf(out, "U\t%s\t%s\n", discriminator, strings.Join(members, ","))
 }
 
 // jsonTag splits the json tag of f; ok is false if JSON skips the field.

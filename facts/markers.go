@@ -7,7 +7,9 @@ import (
 	"log"
 	"os/exec"
 	"reflect"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +20,31 @@ type fieldMarkers struct {
 	listMapKeys []string
 	atomicMap   bool
 	defaultJSON string
+
+	// What only OpenAPI asks.
+	openAPIOptional, openAPIRequired bool
+	mapType                          string
+	discriminator                    bool
+}
+
+// openAPI writes what OpenAPI prints of a field beyond its type. It takes `+required` over `+optional` over omitempty,
+// and tells a list marked atomic from one that is not marked.
+func (m fieldMarkers) openAPI(f reflect.StructField) string {
+	flags := ""
+	omitted := strings.Contains(f.Tag.Get("json"), "omitempty")
+	if m.openAPIRequired || !m.openAPIOptional && !omitted {
+		flags += "r"
+	}
+	if m.listType != "" {
+		flags += "l"
+	}
+	switch m.mapType {
+	case "atomic":
+		flags += "m"
+	case "granular":
+		flags += "mc"
+	}
+	return flags
 }
 
 // list writes the list kind: empty for atomic and unmarked, `set`, or `map:key,key`.
@@ -39,7 +66,32 @@ type markers struct {
 	fields map[string]fieldMarkers // "package.Type.Field"
 	atomic map[string]bool         // "package.Type"
 	consts map[string]string       // "package.Name" → literal
+
+	// What only OpenAPI asks, by "package.Type".
+	openAPIAtomic map[string]bool
+	unions        map[string]bool
+	enums         map[string]bool
+	values        map[string][]string // of typed string constants
 }
+
+func (m *markers) printedAtomic(t reflect.Type) bool { return m.openAPIAtomic[typeKey(t)] }
+
+func (m *markers) union(t reflect.Type) bool { return m.unions[typeKey(t)] }
+
+// enumeration lists the values of t, or of what t points at or holds, if it is marked as an enumeration.
+func (m *markers) enumeration(t reflect.Type) []string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if !m.enums[typeKey(t)] {
+		return nil
+	}
+	values := slices.Clone(m.values[typeKey(t)])
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+func typeKey(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 func (m *markers) field(t reflect.Type, field string) fieldMarkers {
 	return m.fields[t.PkgPath()+"."+t.Name()+"."+field]
@@ -63,7 +115,10 @@ func readMarkers(packages map[string]bool) *markers {
 	if err != nil {
 		log.Fatalf("go list: %v", err)
 	}
-	m := &markers{fields: map[string]fieldMarkers{}, atomic: map[string]bool{}, consts: map[string]string{}}
+	m := &markers{
+		fields: map[string]fieldMarkers{}, atomic: map[string]bool{}, consts: map[string]string{},
+		openAPIAtomic: map[string]bool{}, unions: map[string]bool{}, enums: map[string]bool{}, values: map[string][]string{},
+	}
 	type source struct {
 		path string
 		file *ast.File
@@ -102,10 +157,21 @@ func (m *markers) readConsts(path string, file *ast.File) {
 				if i < len(value.Values) {
 					if literal, ok := value.Values[i].(*ast.BasicLit); ok {
 						m.consts[path+"."+name.Name] = literal.Value
+						m.addValue(path, value.Type, literal.Value)
 					}
 				}
 			}
 		}
+	}
+}
+
+// addValue records a constant as one of its type's values.
+func (m *markers) addValue(path string, typ ast.Expr, literal string) {
+	named, ok := typ.(*ast.Ident)
+	text, err := strconv.Unquote(literal)
+	if ok && err == nil {
+		key := path + "." + named.Name
+		m.values[key] = append(m.values[key], text)
 	}
 }
 
@@ -126,9 +192,24 @@ func (m *markers) readTypes(path string, file *ast.File, set *token.FileSet) {
 					m.atomic[path+"."+typ.Name.Name] = true
 				}
 			}
+			m.readOpenAPI(path+"."+typ.Name.Name, lines(doc))
 			if body, ok := typ.Type.(*ast.StructType); ok {
 				m.readFields(path, typ.Name.Name, body)
 			}
+		}
+	}
+}
+
+// readOpenAPI reads the markers of a type that OpenAPI asks about, which have to stand right above it.
+func (m *markers) readOpenAPI(typ string, found []string) {
+	for _, marker := range found {
+		switch marker {
+		case "+structType=atomic", "+mapType=atomic":
+			m.openAPIAtomic[typ] = true
+		case "+union":
+			m.unions[typ] = true
+		case "+enum":
+			m.enums[typ] = true
 		}
 	}
 }
@@ -162,13 +243,21 @@ func (m *markers) readFields(path, typ string, body *ast.StructType) {
 func (m *markers) readMarker(path, marker string, found *fieldMarkers) {
 	name, value, _ := strings.Cut(marker, "=")
 	switch name {
-	case "+optional", "+k8s:optional":
+	case "+optional":
 		found.optional = true
+		found.openAPIOptional = true
+	case "+k8s:optional":
+		found.optional = true
+	case "+required":
+		found.openAPIRequired = true
+	case "+unionDiscriminator":
+		found.discriminator = true
 	case "+listType":
 		found.listType = value
 	case "+listMapKey":
 		found.listMapKeys = append(found.listMapKeys, value)
 	case "+mapType", "+structType":
+		found.mapType = value
 		if value == "atomic" {
 			found.atomicMap = true
 		}

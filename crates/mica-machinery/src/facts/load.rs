@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::{Facts, Field, Kind, ListKind, MapKind, PatchStrategy, Shape, Type, TypeId, WellKnown, Wire, WireTarget};
+use super::{
+    Description, Facts, Field, Kind, ListKind, MapKind, PatchStrategy, Printed, Shape, Type, TypeId, Union, WellKnown, Wire,
+    WireTarget,
+};
 use crate::codec::is_always_printed;
 
 type Ids = HashMap<&'static str, TypeId>;
@@ -14,6 +17,8 @@ pub(super) fn parse(text: &'static str) -> Facts {
     let ids = number_types(text);
     let mut types: Vec<Type> = Vec::with_capacity(ids.len());
     let mut kinds = Vec::with_capacity(text.len() / 1024);
+    let mut unions = Vec::new();
+    let mut descriptions = Vec::new();
     for line in text.lines() {
         let (tag, rest) = line.split_once('\t').unwrap_or((line, ""));
         let mut columns = rest.split('\t');
@@ -47,6 +52,12 @@ pub(super) fn parse(text: &'static str) -> Facts {
                 kind: next(&mut columns),
                 ty: id(&ids, next(&mut columns)),
             }),
+            "U" => unions.push(parse_union(types.last().expect("a union follows its type").id, &mut columns)),
+            "D" => {
+                let ty = types.last().expect("a description follows what it describes");
+                let field = ty.fields.len().checked_sub(1);
+                descriptions.push(Description { ty: ty.id, field, text: rest });
+            }
             _ => assert!(tag.starts_with('#'), "the table has a line of unknown kind: {line}"),
         }
     }
@@ -61,6 +72,8 @@ pub(super) fn parse(text: &'static str) -> Facts {
         types,
         kinds,
         by_openapi,
+        unions,
+        descriptions,
     }
 }
 
@@ -89,6 +102,7 @@ fn parse_type(at: usize, columns: &mut dyn Iterator<Item = &'static str>) -> Typ
             MapKind::Granular
         },
         protobuf: flags.contains('p'),
+        printed_atomic: flags.contains('m'),
         fields: Vec::new(),
         wire: Vec::new(),
         always: Vec::new(),
@@ -127,7 +141,24 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
         patch_strategy: parse_strategy(next(columns)),
         patch_key: next(columns),
         default: Some(next(columns)).filter(|text| !text.is_empty()),
+        printed: parse_printed(next(columns), next(columns)),
     }
+}
+
+fn parse_printed(flags: &'static str, enumeration: &'static str) -> Printed {
+    let map = if flags.contains('c') { MapKind::Granular } else { MapKind::Atomic };
+    Printed {
+        required: flags.contains('r'),
+        list: flags.contains('l'),
+        map: flags.contains('m').then_some(map),
+        enumeration,
+    }
+}
+
+fn parse_union(ty: TypeId, columns: &mut dyn Iterator<Item = &'static str>) -> Union {
+    let discriminator = next(columns);
+    let members = next(columns).split(',').filter_map(|member| member.split_once('=')).collect();
+    Union { ty, discriminator, members }
 }
 
 fn parse_shape(ids: &Ids, text: &'static str) -> Shape {

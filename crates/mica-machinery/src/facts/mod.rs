@@ -33,6 +33,27 @@ pub struct Facts {
     /// Type ids sorted by OpenAPI name, for lookup.
     pub(crate) by_openapi: Vec<TypeId>,
     pub(crate) well_known: WellKnown,
+    pub(crate) unions: Vec<Union>,
+    /// What types and fields of our own kinds mean; upstream's descriptions are in its published schemas.
+    pub(crate) descriptions: Vec<Description>,
+}
+
+/// A type of which one member at most is meant to be set, as OpenAPI says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Union {
+    pub(crate) ty: TypeId,
+    /// JSON name of the field that says which member is set; empty if none does.
+    pub discriminator: &'static str,
+    /// JSON and Go names of the members.
+    pub members: Vec<(&'static str, &'static str)>,
+}
+
+/// A text about a type, or about one of its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) ty: TypeId,
+    pub(crate) field: Option<usize>,
+    pub(crate) text: &'static str,
 }
 
 /// Types that generic code asks for by meaning rather than by kind.
@@ -75,6 +96,8 @@ pub struct Type {
     pub map: MapKind,
     /// Whether protobuf has this type at all: `Table`, for one, it has not.
     pub protobuf: bool,
+    /// Whether OpenAPI says that it is atomic: only if the marker stands where upstream's generator reads it.
+    pub printed_atomic: bool,
     /// Fields as JSON sees them, embedded structs flattened, in the order in which Go prints them.
     pub fields: Vec<Field>,
     /// Fields as protobuf sees them, by ascending number.
@@ -115,6 +138,25 @@ pub struct Field {
     pub patch_key: &'static str,
     /// The `+default=` marker as JSON text.
     pub default: Option<&'static str>,
+    pub printed: Printed,
+}
+
+/// What OpenAPI prints about a field, beyond what follows from the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Printed {
+    pub required: bool,
+    /// Whether the list type is printed: unmarked lists are atomic, but OpenAPI does not say so.
+    pub list: bool,
+    /// The map type, where a marker on the field says it.
+    pub map: Option<MapKind>,
+    /// The values that the field, or each of its elements, may have: sorted, with `|` between them; empty for any.
+    pub(crate) enumeration: &'static str,
+}
+
+impl Printed {
+    pub fn enumeration(&self) -> impl Iterator<Item = &'static str> {
+        self.enumeration.split('|').filter(|value| !value.is_empty())
+    }
 }
 
 /// One protobuf field of a type: either one JSON field, or an embedded struct that is a message of its own.
@@ -172,6 +214,17 @@ impl Facts {
 
     pub fn well_known(&self) -> &WellKnown {
         &self.well_known
+    }
+
+    /// The unions that a type holds.
+    pub fn unions(&self, ty: TypeId) -> impl Iterator<Item = &Union> {
+        self.unions.iter().filter(move |union| union.ty == ty)
+    }
+
+    /// What a type of our own, or one of its fields by index, means.
+    pub fn description(&self, ty: TypeId, field: Option<usize>) -> Option<&'static str> {
+        let found = self.descriptions.iter().find(|d| d.ty == ty && d.field == field)?;
+        Some(found.text)
     }
 }
 
