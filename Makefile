@@ -7,6 +7,8 @@ GOLDEN ?= ../shared/golden
 # Extra arguments, such as BENCH="--quick".
 BENCH ?=
 UP ?=
+# Only these transcripts, such as TOUR="configmaps rbac".
+TOUR ?=
 # PyPI's Go puts gofmt beside its library, not on the PATH.
 GOFMT = "$$(go env GOROOT)/bin/gofmt"
 
@@ -55,7 +57,7 @@ golden-update: tools ## the same, and rewrite the list of known differences
 	python3 compat/golden/check.py --recordings $(GOLDEN) --update
 
 compat: tools ## run real foreign clients against the server
-	python3 compat/run.py
+	python3 compat/run.py $(TOUR)
 
 compat-record: tools ## record the kubectl tour again (from KUBE_APISERVER=path where it is upstream's behaviour)
-	python3 compat/run.py --record
+	python3 compat/run.py --record $(TOUR)
