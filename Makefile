@@ -43,12 +43,14 @@ fmt-check:
 lint: ## clippy and go vet, no warnings allowed
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd compat && go vet ./...
+	cd facts && go vet ./...
 
 tools: ## install what the checks need and this machine lacks
 	@scripts/setup
 
-facts: tools ## regenerate the table of built-in kinds from upstream's Go modules
-	cd facts && go run .
+facts: tools ## regenerate the table of built-in kinds, and what tests compare with, from upstream's Go modules
+	cd facts && go run . > ../crates/mica-machinery/src/facts/kubernetes.tsv
+	cd facts && go run . fixtures ../crates/mica-machinery/testdata
 
 golden: tools ## replay recorded answers of a real kube-apiserver, if they are in GOLDEN=dir
 	python3 compat/golden/check.py --recordings $(GOLDEN)
