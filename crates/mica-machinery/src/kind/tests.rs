@@ -1,1 +1,0 @@
-//! Tests over the whole table of kinds.

@@ -1,0 +1,257 @@
+//! What updates keep, and what they are refused for.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn check(plural: &str, subresource: &str, old: Value, new: Value, expected: Expect) {
+    expected.assert_eq(&update_refusals(plural, subresource, old, new));
+}
+
+#[test]
+fn immutable_data_stays() {
+    let old = json!({"immutable": true, "data": {"k": "v"}});
+    check(
+        "configmaps",
+        "",
+        old.clone(),
+        json!({"data": {"k": "w"}}),
+        expect![[r#"
+            immutable: Forbidden: field is immutable when `immutable` is set
+            data: Forbidden: field is immutable when `immutable` is set
+        "#]],
+    );
+    check("configmaps", "", old.clone(), old, expect![""]);
+    check(
+        "secrets",
+        "",
+        json!({"type": "a"}),
+        json!({"type": "b"}),
+        expect![[r#"
+            type: Invalid value: "b": field is immutable
+        "#]],
+    );
+}
+
+#[test]
+fn role_references_stay() {
+    let binding = |name: &str| json!({"roleRef": {"kind": "Role", "name": name}});
+    check(
+        "rolebindings",
+        "",
+        binding("r"),
+        binding("s"),
+        expect![[r#"
+            roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"s"}: cannot change roleRef
+        "#]],
+    );
+}
+
+#[test]
+fn new_events_change_only_their_series_and_core_events_all() {
+    let event = |name: &str, series: Value| {
+        json!({
+            "eventTime": "2024-01-02T03:04:05.000000Z", "reportingController": "example.com/c", "reportingInstance": "c-1",
+            "action": "Test", "reason": "Tested", "regarding": {"namespace": "ns", "name": name}, "type": "Normal", "series": series,
+        })
+    };
+    let series = json!({"count": 4, "lastObservedTime": "2024-01-02T03:04:07.000000Z"});
+    check(
+        "events.events.k8s.io",
+        "",
+        event("x", Value::Null),
+        event("x", series),
+        expect![""],
+    );
+    check(
+        "events.events.k8s.io",
+        "",
+        event("x", Value::Null),
+        event("y", json!({"count": 1})),
+        expect![[r#"
+            series.count: Invalid value: "": should be at least 2
+            series.lastObservedTime: Required value
+            involvedObject: Invalid value: {"Kind":"","Namespace":"ns","Name":"y","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable
+        "#]],
+    );
+    let core = |message: &str| json!({"involvedObject": {"namespace": "ns"}, "message": message});
+    check("events", "", core("a"), core("b"), expect![""]);
+}
+
+#[test]
+fn namespace_phases_follow_deletion() {
+    let (resource, old) = prepared("namespaces", json!({}));
+    let errors = |change: fn(&mut Value)| {
+        let mut new = old.clone();
+        change(&mut new);
+        let context = context(resource, "status", &[]);
+        resource.strategy.prepare_update(&context, &mut new, &old);
+        lines(&resource.strategy.validate_update(&context, &new, &old))
+    };
+    assert_eq!(errors(|_| {}), "");
+    assert_eq!(
+        errors(|new| new["status"]["phase"] = json!("Terminating")),
+        "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty\n"
+    );
+    assert_eq!(
+        errors(|new| crate::kind::core::namespace::terminate(new, NOW.parse().expect("a time"))),
+        ""
+    );
+}
+
+#[test]
+fn status_and_spec_are_written_apart() {
+    for one in resources()
+        .iter()
+        .filter(|one| one.subresources.iter().any(|sub| sub.name == "status"))
+    {
+        let old = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["x"]}, "status": {"phase": "Active"}});
+        let new = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["y"]}, "status": {"phase": "Terminating"}});
+        let mut object = new.clone();
+        one.strategy.prepare_update(&context(one, "", &[]), &mut object, &old);
+        assert_eq!(object["status"], old["status"], "{one:?}");
+        let mut object = new.clone();
+        one.strategy
+            .prepare_update(&context(one, "status", &[]), &mut object, &old);
+        assert_eq!(object["spec"], old["spec"], "{one:?}");
+        assert_eq!(object["status"]["phase"], "Terminating", "{one:?}");
+    }
+}
+
+#[test]
+fn approvals_last_and_exclude_each_other() {
+    let resource = resource("certificatesigningrequests");
+    let update = |subresource: &str, old: Value, conditions: Value| {
+        let base = json!({"spec": {"request": "", "signerName": "e.com/x", "usages": ["any"]}});
+        let mut old_object = base.clone();
+        old_object["status"] = json!({"conditions": old});
+        let mut new = base;
+        new["status"] = json!({"conditions": conditions});
+        let context = context(resource, subresource, &[]);
+        resource.strategy.prepare_update(&context, &mut new, &old_object);
+        let errors = resource.strategy.validate_update(&context, &new, &old_object);
+        let errors = errors
+            .into_iter()
+            .filter(|error| error.field != "spec.request")
+            .collect();
+        (lines(&errors), new)
+    };
+    let approved = json!([{"type": "Approved", "status": "True", "reason": "R"}]);
+    let (errors, object) = update("approval", json!([]), approved.clone());
+    assert_eq!(errors, "");
+    assert_eq!(object["status"]["conditions"][0]["lastTransitionTime"], NOW);
+    assert_eq!(
+        update("approval", approved.clone(), json!([])).0,
+        "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"\n"
+    );
+    assert_eq!(
+        update(
+            "approval",
+            json!([]),
+            json!([{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}])
+        )
+        .0,
+        "status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive\n"
+    );
+    assert_eq!(
+        update("status", json!([]), approved).0,
+        "status.conditions: Forbidden: updates may not add a condition of type \"Approved\"\n"
+    );
+}
+
+#[test]
+fn certificates_are_set_once_through_status() {
+    let resource = resource("certificatesigningrequests");
+    let certificate = |text: &str| json!({"spec": {}, "status": {"certificate": text}});
+    let errors = |subresource: &str, old: &str, new: &str| {
+        let context = context(resource, subresource, &[]);
+        let errors = resource
+            .strategy
+            .validate_update(&context, &certificate(new), &certificate(old));
+        lines(
+            &errors
+                .into_iter()
+                .filter(|error| error.field == "status.certificate")
+                .collect(),
+        )
+    };
+    assert_eq!(
+        errors("status", "", "eA=="),
+        "status.certificate: Invalid value: \"<certificate data>\": must contain at least one CERTIFICATE PEM block\n"
+    );
+    assert_eq!(
+        errors("status", "eA==", "eQ=="),
+        "status.certificate: Forbidden: updates may not modify existing certificate content\n"
+    );
+    assert_eq!(
+        errors("approval", "eA==", "eQ=="),
+        "status.certificate: Forbidden: updates may not set certificate content\n"
+    );
+}
+
+#[test]
+fn established_definitions_keep_their_names_and_stored_versions() {
+    let definition = |kind: &str, version: &str| {
+        json!({"spec": {"group": "e.org", "scope": "Cluster", "names": {"kind": kind, "plural": "w"},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    let (resource, mut old) = prepared("customresourcedefinitions", definition("W", "v1"));
+    old["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
+    let (_, mut new) = prepared("customresourcedefinitions", definition("X", "v2"));
+    let context = context(resource, "", &[]);
+    resource.strategy.prepare_update(&context, &mut new, &old);
+    assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
+    expect![[r#"
+        spec.names.kind: Invalid value: "X": field is immutable
+        status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 from status.storedVersions
+    "#]]
+    .assert_eq(&lines(&resource.strategy.validate_update(&context, &new, &old)));
+}
+
+#[test]
+fn migrations_end_once() {
+    let resource = resource("storageversionmigrations");
+    let state = |r#type: &str, status: &str| {
+        let condition = json!({"type": r#type, "status": status, "reason": "R", "lastTransitionTime": NOW});
+        json!({"spec": {}, "status": {"resourceVersion": "5", "conditions": [condition]}})
+    };
+    let context = context(resource, "status", &[]);
+    let errors = resource
+        .strategy
+        .validate_update(&context, &state("Succeeded", "False"), &state("Succeeded", "True"));
+    let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
+    assert_eq!(texts, ["Success condition cannot be set to false once it is true"]);
+}
+
+#[test]
+fn warnings_are_given() {
+    let warn = |plural: &str, body: Value| {
+        let (resource, object) = prepared(plural, body);
+        resource
+            .strategy
+            .warnings(&context(resource, "", &[]), &object, None)
+            .join("\n")
+    };
+    assert_eq!(
+        warn(
+            "secrets",
+            json!({"type": "kubernetes.io/tls", "stringData": {"tls.crt": "x", "tls.key": "y"}})
+        ),
+        "tls: failed to find any PEM data in certificate input"
+    );
+    assert_eq!(
+        warn(
+            "resourcequotas",
+            json!({"spec": {"hard": {"cpu": "2", "limits.cpu": "1"}}})
+        ),
+        "ResourceQuota cpu (2) should be less than limits.cpu (1)"
+    );
+    assert_eq!(
+        warn(
+            "serviceaccounts",
+            json!({"metadata": {"name": "a", "annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}})
+        ),
+        "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+    );
+    assert_eq!(warn("configmaps", json!({})), "");
+}
