@@ -16,3 +16,4 @@ pub mod protobuf;
 pub mod quantity;
 pub mod select;
 pub mod time;
+pub mod yaml;
