@@ -12,6 +12,7 @@ mod encode;
 #[cfg(test)]
 pub(crate) mod fill;
 mod normal;
+mod special;
 mod strict;
 mod syntax;
 #[cfg(test)]

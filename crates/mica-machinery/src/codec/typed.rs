@@ -7,14 +7,12 @@
 use serde_json::{Map, Number, Value};
 
 use super::cursor::{Cursor, Token};
+use super::special::{is_self_decoding, not_a_schema};
 use super::strict::Strict;
 use super::text::decode_base64;
 use super::untyped::{Numbers, Untyped};
 use super::{Budget, DecodeError, MAX_DEPTH, TypeMismatch, normal};
-use crate::duration;
-use crate::facts::{Shape, Type, TypeId, facts};
-use crate::quantity::Quantity;
-use crate::time::{Precision, Time};
+use crate::facts::{Shape, Type, facts};
 
 pub(super) struct Typed<'a> {
     pub(super) cursor: Cursor<'a>,
@@ -25,8 +23,8 @@ pub(super) struct Typed<'a> {
     /// The struct whose field is being decoded, and the path of fields to it.
     struct_name: Option<&'static str>,
     stack: Vec<&'static str>,
-    depth: usize,
-    budget: Budget,
+    pub(super) depth: usize,
+    pub(super) budget: Budget,
 }
 
 /// Where a value goes: its shape and Go's names for it.
@@ -40,7 +38,7 @@ pub(super) struct Place<'f> {
 }
 
 impl<'f> Place<'f> {
-    fn go_type(&self) -> &'static str {
+    pub(super) fn go_type(&self) -> &'static str {
         self.names.split('|').nth(self.level).unwrap_or("interface {}")
     }
 
@@ -292,7 +290,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    fn literal(&mut self) -> &'a str {
+    pub(super) fn literal(&mut self) -> &'a str {
         std::str::from_utf8(self.cursor.raw()).unwrap_or_default()
     }
 
@@ -312,107 +310,7 @@ impl<'a> Typed<'a> {
         Ok(value)
     }
 
-    /// Types that have a decoder of their own upstream: what they refuse ends decoding.
-    fn special(&mut self, place: Place<'_>, token: Token, slot: &mut Value) -> Result<(), DecodeError> {
-        match place.shape {
-            Shape::Time => *slot = time_value(Precision::Second, &self.text(token)?)?,
-            Shape::MicroTime => *slot = time_value(Precision::Micro, &self.text(token)?)?,
-            Shape::Duration => {
-                let nanos = duration::parse_go(&self.text(token)?).map_err(|e| DecodeError::Invalid(e.to_string()))?;
-                *slot = Value::String(duration::format_go(nanos));
-            }
-            Shape::Quantity => *slot = quantity_value(self.cursor.raw())?,
-            Shape::IntOrString if token == Token::String => *slot = Value::String(self.cursor.string().into_owned()),
-            Shape::IntOrString => {
-                let literal = self.literal();
-                let number = literal.parse::<i32>().ok().filter(|_| token == Token::Number);
-                *slot = match number {
-                    Some(number) => number.into(),
-                    None if token == Token::Number => return Err(self.fatal(format!("number {literal}"), "int32")),
-                    None => return Err(self.fatal(describe(token).into(), "int32")),
-                };
-            }
-            Shape::SchemaOrBool(id) => *slot = self.schema_or_bool(*id, token)?,
-            Shape::SchemaOrArray(id) => {
-                let list = Shape::List(Box::new(Shape::Struct(*id)));
-                *slot = self.schema_or_list(*id, token, &list, "[]v1.JSONSchemaProps|v1.JSONSchemaProps")?;
-            }
-            Shape::SchemaOrStringArray(id) => {
-                let list = Shape::List(Box::new(Shape::String));
-                *slot = self.schema_or_list(*id, token, &list, "[]string|string")?;
-            }
-            _ => self.mismatch(token, place.go_type()),
-        }
-        Ok(())
-    }
-
-    /// The string that a time or duration must be.
-    fn text(&mut self, token: Token) -> Result<String, DecodeError> {
-        if token == Token::String {
-            return Ok(self.cursor.string().into_owned());
-        }
-        Err(self.fatal(describe(token).into(), "string"))
-    }
-
-    fn schema_or_bool(&mut self, id: TypeId, token: Token) -> Result<Value, DecodeError> {
-        match token {
-            Token::Object => self.nested(&Shape::Struct(id), "v1.JSONSchemaProps"),
-            Token::True | Token::False => {
-                self.cursor.raw();
-                Ok(Value::Bool(token == Token::True))
-            }
-            _ => Err(not_a_schema()),
-        }
-    }
-
-    fn schema_or_list(
-        &mut self,
-        id: TypeId,
-        token: Token,
-        list: &Shape,
-        names: &'static str,
-    ) -> Result<Value, DecodeError> {
-        match token {
-            Token::Object => self.nested(&Shape::Struct(id), "v1.JSONSchemaProps"),
-            Token::Array => {
-                let value = self.nested(list, names)?;
-                // An empty list is no list, and prints as null.
-                Ok(if value.as_array().is_some_and(Vec::is_empty) {
-                    Value::Null
-                } else {
-                    value
-                })
-            }
-            _ => {
-                self.cursor.raw();
-                Ok(Value::Null)
-            }
-        }
-    }
-
-    /// Decodes a part that upstream hands to a decoder of its own: lenient, with error paths that start anew.
-    fn nested(&mut self, shape: &Shape, names: &'static str) -> Result<Value, DecodeError> {
-        let mut inner = Typed::new(self.cursor.raw(), None);
-        (inner.depth, inner.budget) = (self.depth, self.budget);
-        let mut value = Value::Null;
-        let done = inner.value(
-            Place {
-                shape,
-                names,
-                level: 0,
-                pointer: false,
-            },
-            &mut value,
-        );
-        self.budget = inner.budget;
-        match done.err().or(inner.saved) {
-            None => Ok(value),
-            Some(DecodeError::Type(mismatch)) => Err(DecodeError::Type(self.in_context(mismatch))),
-            Some(other) => Err(other),
-        }
-    }
-
-    fn mismatch(&mut self, token: Token, go_type: &'static str) {
+    pub(super) fn mismatch(&mut self, token: Token, go_type: &'static str) {
         self.cursor.raw();
         self.save_mismatch(describe(token).into(), go_type);
     }
@@ -422,7 +320,7 @@ impl<'a> Typed<'a> {
         self.save(error);
     }
 
-    fn fatal(&self, found: String, go_type: &'static str) -> DecodeError {
+    pub(super) fn fatal(&self, found: String, go_type: &'static str) -> DecodeError {
         DecodeError::Type(self.in_context(TypeMismatch::new(found, go_type)))
     }
 
@@ -430,7 +328,7 @@ impl<'a> Typed<'a> {
         self.saved.get_or_insert(error);
     }
 
-    fn in_context(&self, mut mismatch: TypeMismatch) -> TypeMismatch {
+    pub(super) fn in_context(&self, mut mismatch: TypeMismatch) -> TypeMismatch {
         if let Some(name) = self.struct_name {
             mismatch.struct_name = name;
             let mut path = self.stack.join(".");
@@ -449,20 +347,6 @@ fn object_of(slot: &mut Value) -> &mut Map<String, Value> {
         *slot = Value::Object(Map::new());
     }
     slot.as_object_mut().expect("just made an object")
-}
-
-fn is_self_decoding(shape: &Shape) -> bool {
-    matches!(
-        shape,
-        Shape::Time
-            | Shape::MicroTime
-            | Shape::Duration
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::SchemaOrBool(_)
-            | Shape::SchemaOrArray(_)
-            | Shape::SchemaOrStringArray(_)
-    )
 }
 
 fn integer_bounds(shape: &Shape) -> Option<(i128, i128)> {
@@ -489,10 +373,6 @@ pub(super) fn describe(token: Token) -> &'static str {
     }
 }
 
-fn not_a_schema() -> DecodeError {
-    DecodeError::Invalid("boolean or JSON schema expected".into())
-}
-
 pub(crate) fn encode_base64(bytes: &[u8]) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(bytes)
@@ -505,26 +385,4 @@ pub(crate) fn float_value(float: f64) -> Value {
         return Value::from(float as i64);
     }
     Number::from_f64(float).map_or(Value::Null, Value::Number)
-}
-
-fn time_value(precision: Precision, text: &str) -> Result<Value, DecodeError> {
-    let time = Time::parse(text, precision).map_err(|e| DecodeError::Invalid(e.to_string()))?;
-    Ok(if time.is_zero() {
-        Value::Null
-    } else {
-        Value::String(time.format(precision))
-    })
-}
-
-fn quantity_value(raw: &[u8]) -> Result<Value, DecodeError> {
-    // Upstream reads the literal itself, quoted or not, without resolving escapes.
-    let text = String::from_utf8_lossy(raw);
-    let text = text
-        .strip_prefix('"')
-        .and_then(|t| t.strip_suffix('"'))
-        .unwrap_or(&text);
-    match Quantity::parse(text.trim()) {
-        Ok(quantity) => Ok(Value::String(quantity.to_string())),
-        Err(error) => Err(DecodeError::Invalid(error.to_string())),
-    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::YamlError;
 use super::emit::float_text;
-use super::parse::{Content, Document, NodeId};
+use super::node::{Content, Document, NodeId};
 use super::resolve::{Resolved, is_binary, is_merge, resolve, resolve_tagged};
 use crate::codec::text::{decode_base64, quote};
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::order;
 use super::resolve::{Resolved, is_base_60, resolve};
-use super::scan::{is_blank, is_break};
+use super::token::{is_blank, is_break};
 
 /// Beyond this column a space becomes a line break.
 const WIDTH: usize = 80;

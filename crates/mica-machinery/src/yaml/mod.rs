@@ -8,14 +8,17 @@
 
 mod convert;
 mod emit;
+mod node;
 mod order;
 mod parse;
+mod property;
 mod resolve;
 mod scalar;
 mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use serde_json::Value;
 

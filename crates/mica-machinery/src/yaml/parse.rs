@@ -3,50 +3,10 @@
 use std::collections::HashMap;
 
 use super::YamlError;
-use super::scan::{Mark, Scanner, Token, TokenKind};
+use super::node::{Content, Document, Node, NodeId};
+use super::scan::Scanner;
+use super::token::{Mark, Token, TokenKind};
 use crate::codec::MAX_DEPTH;
-
-/// A document as a tree in one vector; aliases point back into it.
-#[derive(Debug, Default)]
-pub(super) struct Document {
-    pub(super) nodes: Vec<Node>,
-    /// None if the stream is empty.
-    pub(super) root: Option<NodeId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct NodeId(usize);
-
-#[derive(Debug)]
-pub(super) struct Node {
-    /// Counted from zero.
-    pub(super) line: usize,
-    pub(super) content: Content,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    Scalar {
-        value: String,
-        /// Empty if none was given.
-        tag: String,
-        /// Plain, so that its type is to be guessed.
-        implicit: bool,
-    },
-    Sequence(Vec<NodeId>),
-    /// Keys and values in turn.
-    Mapping(Vec<NodeId>),
-    Alias {
-        name: String,
-        target: NodeId,
-    },
-}
-
-impl Document {
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0]
-    }
-}
 
 pub(super) fn parse(characters: Vec<char>) -> Result<Document, YamlError> {
     let mut parser = Parser {
@@ -173,8 +133,7 @@ impl Parser {
     }
 
     fn add(&mut self, line: usize, content: Content) -> NodeId {
-        self.document.nodes.push(Node { line, content });
-        NodeId(self.document.nodes.len() - 1)
+        self.document.add(Node { line, content })
     }
 
     /// The null that stands where nothing was written.
@@ -304,7 +263,7 @@ impl Parser {
         let node = self.add(properties.start.line, make(Vec::new()));
         self.name(properties.anchor, node);
         let children = read(self)?;
-        self.document.nodes[node.0].content = make(children);
+        self.document.set(node, make(children));
         Ok(node)
     }
 
