@@ -259,7 +259,7 @@ mod tests {
         let plane = PlaneId::from_random(1);
         let entry = layout().index_entry(plane, &GroupResource::new("", "cm"));
         let (gone, kept) = (key(1, "a"), key(2, "b"));
-        let events = vec![
+        let events = [
             delete(layout().object(&gone), 5),
             delete(entry, 5),
             delete(layout().object(&kept), 5),

@@ -88,6 +88,11 @@ impl Client {
         Revision(self.seen.load(Ordering::Acquire))
     }
 
+    /// For an etcd that was set back to an old backup.
+    pub fn forget_seen(&self) {
+        self.seen.store(0, Ordering::Release);
+    }
+
     pub async fn range(&self, request: proto::RangeRequest) -> Result<proto::RangeResponse, Failure> {
         let answer: proto::RangeResponse = self.unary(proto::RANGE, request, Effect::Read).await?;
         self.note(answer.header);
@@ -306,7 +311,7 @@ impl Client {
                 *self.token.write() = Some(token);
                 Ok(())
             }
-            Err(Failure::NotDone(err)) if err.to_string().contains("authentication is not enabled") => Ok(()),
+            Err(Failure::Refused(reason)) if reason.contains("authentication is not enabled") => Ok(()),
             Err(failure) => Err(failure),
         }
     }

@@ -22,6 +22,8 @@ pub enum Failure {
     TooLarge(String),
     /// The answer is larger than we read in one piece.
     AnswerTooLarge,
+    /// etcd found fault with the request and would again.
+    Refused(String),
     /// The lease that a put names has expired in the meantime.
     LeaseGone,
     /// The login is not or no longer valid; another may be.
@@ -78,9 +80,9 @@ impl Failure {
             Code::FailedPrecondition if has("not supported for learner") => {
                 return (Self::not_done(Cause::from(status)), Link::Bad);
             }
-            Code::InvalidArgument | Code::FailedPrecondition | Code::Unimplemented => {
-                Self::not_done(Cause::from(status))
-            }
+            // The cluster has not agreed on a version yet, right after its start.
+            Code::FailedPrecondition if has("not capable") => Self::not_done(Cause::from(status)),
+            Code::InvalidArgument | Code::FailedPrecondition | Code::Unimplemented => Self::Refused(message.into()),
             // Timeouts, changed leaders, stopped servers, and whatever we do not know.
             _ => return (Self::lost(Cause::from(status)), Link::Bad),
         };
@@ -94,7 +96,9 @@ impl Failure {
             Self::Future => ReadError::Future { current: known },
             Self::Corrupt(message) => ReadError::Corrupt(message),
             Self::NotDone(err) | Self::Lost(err) | Self::LoggedOut(err) => ReadError::Unavailable(err),
-            Self::TooLarge(message) | Self::Denied(message) => ReadError::Unavailable(message.into()),
+            Self::TooLarge(message) | Self::Denied(message) | Self::Refused(message) => {
+                ReadError::Unavailable(message.into())
+            }
             Self::NoSpace => ReadError::Unavailable("etcd has no space left".into()),
             Self::LeaseGone => ReadError::Unavailable("the lease is gone".into()),
             Self::AnswerTooLarge => ReadError::Unavailable("a single record is too large to read".into()),
@@ -110,7 +114,7 @@ impl Failure {
             Self::TooLarge(message) => CommitError::TooLarge(message),
             Self::Corrupt(message) => CommitError::Corrupt(message),
             Self::NotDone(err) | Self::LoggedOut(err) => CommitError::Unavailable(err),
-            Self::Denied(message) => CommitError::Unavailable(message.into()),
+            Self::Denied(message) | Self::Refused(message) => CommitError::Unavailable(message.into()),
             Self::LeaseGone => CommitError::Unavailable("the lease is gone".into()),
             Self::Compacted | Self::Future => CommitError::Unavailable("the revision cannot be read".into()),
         }
@@ -122,7 +126,9 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotDone(err) | Self::Lost(err) | Self::LoggedOut(err) => err.fmt(f),
-            Self::TooLarge(message) | Self::Denied(message) | Self::Corrupt(message) => f.write_str(message),
+            Self::TooLarge(message) | Self::Denied(message) | Self::Refused(message) | Self::Corrupt(message) => {
+                f.write_str(message)
+            }
             Self::Compacted => f.write_str("the revision is compacted"),
             Self::Future => f.write_str("the revision does not exist yet"),
             Self::NoSpace => f.write_str("etcd has no space left"),

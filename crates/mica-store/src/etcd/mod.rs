@@ -8,6 +8,7 @@ mod client;
 mod commit;
 mod compactor;
 mod config;
+mod connect;
 mod endpoint;
 mod failure;
 mod history;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::hub::{Hub, Limits};
 use crate::key::{Key, KeyRange};
@@ -31,50 +32,27 @@ use crate::store::{
     CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
 };
 
-use client::{Client, Effect};
+use client::Client;
 use commit::KnownEntries;
+use connect::{check_format, enter};
 use failure::Failure;
 use history::EtcdHistory;
-use layout::{FORMAT, Layout};
-use progress::{LastBeat, Version};
-use proto::{Compare, PutRequest, RangeRequest, Request, TxnRequest};
+use layout::Layout;
+use progress::LastBeat;
 use pump::Pump;
 use quiet::Quiet;
 
 pub use config::{Credentials, DEFAULT_PREFIX, EtcdConfig, InvalidConfig, TlsFiles};
+pub use connect::ConnectError;
 
 /// Revisions of the recent past that a starting server reads into the hub's memory, so that clients which were connected
 /// to the process before it can resume. Well within what the hub remembers.
 const SEED_REVISIONS: u64 = 10_000;
-const RECONNECT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A store on etcd.
 pub struct EtcdStore {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
-}
-
-/// Why a store could not be opened, in one sentence.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    #[error(transparent)]
-    Config(#[from] InvalidConfig),
-    #[error("cannot reach etcd: {reason}")]
-    Unreachable { reason: String },
-    #[error("etcd at {endpoints} does not let us in: {reason}")]
-    Denied { endpoints: String, reason: String },
-    #[error("etcd at {endpoint} has version {version}, but 3.4 is the oldest that can be used")]
-    TooOld { endpoint: String, version: String },
-    #[error(
-        "etcd at {endpoints} holds data in format {found:?} under {prefix}, but this program knows only {FORMAT:?}"
-    )]
-    Format {
-        endpoints: String,
-        prefix: String,
-        found: String,
-    },
-    #[error("etcd at {endpoints} cannot be used: {reason}")]
-    Unusable { endpoints: String, reason: String },
 }
 
 /// What the parts of a store share.
@@ -102,51 +80,41 @@ impl EtcdStore {
         let deadline = Instant::now() + config.connect_timeout;
         let client = Client::new(&config)?;
         let endpoints = client.endpoints.names();
-        let (late, denied) = (endpoints.clone(), endpoints.clone());
-        let unusable = |failure: Failure| match failure {
-            Failure::Denied(reason) => ConnectError::Denied {
-                endpoints: denied.clone(),
-                reason,
-            },
-            Failure::LoggedOut(reason) => ConnectError::Denied {
-                endpoints: denied.clone(),
-                reason: reason.to_string(),
-            },
-            other => ConnectError::Unusable {
-                endpoints: denied.clone(),
-                reason: other.to_string(),
-            },
-        };
-        let opening = async {
-            enter(&client, deadline).await?;
-            let layout = Layout::new(&config.prefix);
-            check_format(&client, &layout, &config.prefix)
-                .await?
-                .map_err(&unusable)?;
-            let shared = Arc::new(Shared {
-                client,
-                layout,
-                hub: Hub::new(Revision(0), limits),
-                quiet: Quiet::new(Revision(0)),
-                known_entries: KnownEntries::default(),
-                last_beat: LastBeat::default(),
-                compacted: AtomicU64::new(0),
-            });
-            let status = shared.read_status().await.map_err(|err| ConnectError::Unusable {
-                endpoints: endpoints.clone(),
-                reason: source_of(&err),
-            })?;
-            let start = Revision(status.revision.0.saturating_sub(SEED_REVISIONS)).max(status.compacted);
-            shared.quiet.reset(start);
-            shared.hub.reset(start);
-            Self::start(shared, config.compaction).await.map_err(&unusable)
-        };
-        match timeout_at(deadline, opening).await {
-            Ok(result) => result,
+        match timeout_at(deadline, Self::open(client, config, limits, deadline)).await {
+            Ok(opened) => opened,
             Err(_) => Err(ConnectError::Unreachable {
-                reason: format!("{late}: no answer in time"),
+                reason: format!("{endpoints}: no answer in time"),
             }),
         }
+    }
+
+    async fn open(client: Client, config: EtcdConfig, limits: Limits, deadline: Instant) -> Result<Self, ConnectError> {
+        enter(&client, deadline).await?;
+        let layout = Layout::new(&config.prefix);
+        check_format(&client, &layout, &config.prefix).await?;
+        let endpoints = client.endpoints.names();
+        let shared = Arc::new(Shared {
+            client,
+            layout,
+            hub: Hub::new(Revision(0), limits),
+            quiet: Quiet::new(Revision(0)),
+            known_entries: KnownEntries::default(),
+            last_beat: LastBeat::default(),
+            compacted: AtomicU64::new(0),
+        });
+        let status = shared.read_status().await.map_err(|err| {
+            let reason = std::error::Error::source(&err).map_or_else(|| err.to_string(), ToString::to_string);
+            ConnectError::Unusable {
+                endpoints: endpoints.clone(),
+                reason,
+            }
+        })?;
+        let start = Revision(status.revision.0.saturating_sub(SEED_REVISIONS)).max(status.compacted);
+        shared.quiet.reset(start);
+        shared.hub.reset(start);
+        Self::start(shared, config.compaction)
+            .await
+            .map_err(|failure| ConnectError::from_failure(failure, endpoints))
     }
 
     async fn start(shared: Arc<Shared>, compaction: Option<std::time::Duration>) -> Result<Self, Failure> {
@@ -177,85 +145,6 @@ impl Drop for EtcdStore {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Connects, logs in and checks the version.
-async fn enter(client: &Client, deadline: Instant) -> Result<(), ConnectError> {
-    let connection = loop {
-        match client.connection().await {
-            Ok(connection) => break connection,
-            Err(failure) if Instant::now() + RECONNECT_EVERY >= deadline => {
-                return Err(ConnectError::Unreachable {
-                    reason: failure.to_string(),
-                });
-            }
-            Err(_) => sleep(RECONNECT_EVERY).await,
-        }
-    };
-    let endpoint = client.endpoints.name(connection.target).to_owned();
-    if client.has_credentials() {
-        client.log_in().await.map_err(|failure| ConnectError::Denied {
-            endpoints: endpoint.clone(),
-            reason: failure.to_string(),
-        })?;
-    }
-    match client.version(&connection).await {
-        Ok(version) if Version::parse(&version).is_some_and(Version::is_too_old) => {
-            Err(ConnectError::TooOld { endpoint, version })
-        }
-        Ok(_) | Err(Failure::Denied(_) | Failure::LoggedOut(_)) => Ok(()),
-        Err(failure) => Err(ConnectError::Unreachable {
-            reason: format!("{endpoint}: {failure}"),
-        }),
-    }
-}
-
-/// Makes sure that what is under the prefix is ours, or becomes ours.
-async fn check_format(client: &Client, layout: &Layout, prefix: &str) -> Result<Result<(), Failure>, ConnectError> {
-    let key = layout.format();
-    let read = RangeRequest {
-        key: key.clone(),
-        ..RangeRequest::default()
-    };
-    let found = match client.range(read.clone()).await {
-        Ok(answer) => answer.kvs.into_iter().next(),
-        Err(failure) => return Ok(Err(failure)),
-    };
-    let found = match found {
-        Some(kv) => Some(kv),
-        None => {
-            let put = PutRequest {
-                key: key.clone(),
-                value: FORMAT.into(),
-                lease: 0,
-            };
-            let request = TxnRequest {
-                compare: vec![Compare::version(key, 0)],
-                success: vec![Request::Put(put).into()],
-                failure: vec![Request::Range(read).into()],
-            };
-            // Doing it twice is harmless, so it may be sent again.
-            match client.txn(request, Effect::Read).await {
-                Ok(answer) => answer
-                    .responses
-                    .into_iter()
-                    .find_map(|op| op.range?.kvs.into_iter().next()),
-                Err(failure) => return Ok(Err(failure)),
-            }
-        }
-    };
-    match found {
-        Some(kv) if kv.value != FORMAT => Err(ConnectError::Format {
-            endpoints: client.endpoints.names(),
-            prefix: prefix.to_owned(),
-            found: String::from_utf8_lossy(&kv.value).into_owned(),
-        }),
-        _ => Ok(Ok(())),
-    }
-}
-
-fn source_of(err: &ReadError) -> String {
-    std::error::Error::source(err).map_or_else(|| err.to_string(), ToString::to_string)
 }
 
 impl Shared {

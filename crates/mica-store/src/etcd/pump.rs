@@ -107,6 +107,7 @@ impl Pump {
                 Ended::Rewound => {
                     self.shared.known_entries.forget();
                     self.shared.forget_compacted();
+                    self.shared.client.forget_seen();
                     self.start_over("etcd went back to an earlier state").await;
                 }
             }

@@ -34,7 +34,7 @@ where
 
 /// Sends a request whose answer is of no interest.
 async fn tell<Q: prost::Message + 'static>(endpoint: &str, path: &'static str, question: Q) {
-    call::<Q, ()>(endpoint, path, question).await
+    call::<Q, ()>(endpoint, path, question).await;
 }
 
 pub async fn put(endpoint: &str, key: &str, value: Bytes) {

@@ -8,7 +8,7 @@ use mica_store::{CommitError, EtcdStore, KeyRange, ReadError, Revision, Store};
 
 use crate::proxy::{Mode, Proxy};
 use crate::server::{
-    EtcdServer, PATIENCE, commit, config, describe, eventually, next, plane, put, thing, value, within,
+    Copy, EtcdServer, PATIENCE, commit, config, describe, eventually, next, plane, put, thing, value, within,
 };
 
 /// Writes numbers to one key until told to stop, and returns what is certain to be there and what may be.
@@ -110,14 +110,14 @@ async fn the_loss_of_a_member_is_survived() {
     let watch = store.watch(KeyRange::One(key.clone()), start).await.unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let writer = tokio::spawn(write_numbers(store.clone(), key.clone(), stopped));
-    for member in 0..3 {
+    for member in &mut members {
         let before = value(&store, &key).await;
         eventually("some writes", || async { value(&store, &key).await != before }).await;
-        members[member].kill();
+        member.kill();
         let without = commit_eventually(&store, &thing(plane(), "without")).await;
-        members[member].restart();
+        member.restart();
         eventually("the member's return", || async {
-            let alone = config([members[member].endpoint()]);
+            let alone = config([member.endpoint()]);
             matches!(EtcdStore::connect(alone).await, Ok(store) if store.status().await.is_ok_and(|s| s.revision >= without))
         })
         .await;
@@ -254,6 +254,49 @@ async fn a_deletion_at_the_revision_of_a_compaction_is_not_lost_silently() {
     commit(&direct, put(&thing(plane, "b"), "1")).await;
     proxy.set(Mode::Forward);
     assert!(matches!(within("the end", watch.next()).await, Err(WatchError::Lagged)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_was_set_back_to_a_backup_ends_watches() {
+    let mut etcd = EtcdServer::start();
+    let store = etcd.connect().await;
+    let plane = plane();
+    let (a, b) = (
+        thing(plane, "a"),
+        plane.object(&mica_api::GroupResource::new("", "later"), None, "b"),
+    );
+    commit(&store, put(&a, "1")).await;
+    etcd.kill();
+    etcd.copy_data(Copy::ToBackup);
+    etcd.restart();
+    for i in 2..30 {
+        commit_eventually(&store, &thing(plane, &i.to_string())).await;
+    }
+    let last = commit(&store, put(&b, "1")).await;
+    let mut watch = store.watch(plane.all(), last).await.unwrap();
+    etcd.kill();
+    etcd.copy_data(Copy::FromBackup);
+    etcd.restart();
+    assert!(matches!(within("the end", watch.next()).await, Err(WatchError::Lagged)));
+    // Nothing that was known of the later state is taken for granted.
+    eventually("reads again", || async { store.get(&a).await.is_ok() }).await;
+    let status = store.status().await.unwrap();
+    assert!(status.revision < last);
+    let mut watch = store.watch(plane.all(), status.revision).await.unwrap();
+    commit(&store, put(&b, "2")).await;
+    assert_eq!(next(&mut watch).await, "b=2");
+    let all = plane.all();
+    let query = mica_store::RangeQuery {
+        range: &all,
+        at: None,
+        after: None,
+        limit: 10,
+    };
+    assert_eq!(
+        store.range(query).await.unwrap().records.len(),
+        2,
+        "the index knows the resource again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -139,6 +140,25 @@ impl EtcdServer {
         }
     }
 
+    /// Copies the data of a stopped server, or puts such a copy back.
+    pub fn copy_data(&self, direction: Copy) {
+        assert!(self.holder.is_none(), "it must be stopped for that");
+        let (data, backup) = (self.dir.path().join("data"), self.dir.path().join("backup"));
+        let (from, to) = match direction {
+            Copy::ToBackup => (data, backup),
+            Copy::FromBackup => (backup, data),
+        };
+        let _ = std::fs::remove_dir_all(&to);
+        assert!(
+            Command::new("cp")
+                .arg("-r")
+                .args([from, to])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
     /// Stops it from running without closing its connections.
     pub fn freeze(&self) {
         self.signal("-STOP");
@@ -171,6 +191,12 @@ impl Drop for EtcdServer {
     }
 }
 
+#[derive(Clone, Copy)]
+pub enum Copy {
+    ToBackup,
+    FromBackup,
+}
+
 pub fn config(endpoints: impl IntoIterator<Item = String>) -> EtcdConfig {
     let mut config = EtcdConfig::new(endpoints);
     config.compaction = None;
@@ -190,8 +216,19 @@ fn binary() -> PathBuf {
         .expect("these tests need etcd, and none is on the PATH: run `make test`, which installs it")
 }
 
+/// A port that nobody listens on. Below those that the kernel gives to outgoing connections, so that none of them takes it
+/// before etcd does; other test processes begin their search elsewhere.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id()
+            .wrapping_mul(97)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(10_000 + number % 22_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub fn plane() -> PlaneKeys {
