@@ -1,1 +1,35 @@
-fn main(){}
+//! The `mica` binary: the command line, and nothing that a library could hold.
+
+mod cli;
+mod client;
+mod config;
+mod exit;
+mod output;
+mod plane;
+mod store;
+mod trace;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Plane(arguments) => client::block_on(plane::run(arguments)),
+        Command::Store(arguments) => client::block_on(store::run(arguments)),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "mica", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Version { output } => output::version(output),
+    };
+    exit::code(done)
+}

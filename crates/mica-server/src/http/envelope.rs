@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tracing::Instrument as _;
 
 use super::body::{Body, Lasting};
 use super::duration::parse_go_duration;
@@ -63,6 +64,13 @@ impl<S: Service> Envelope<S> {
 
     /// Answers a request that came over `peer`'s connection.
     pub async fn answer(&self, peer: Arc<Peer>, request: Request<RequestBody>) -> Response<Body> {
+        let span = request_span(&request);
+        let response = self.framed(peer, request).instrument(span.clone()).await;
+        span.record("http.response.status_code", response.status().as_u16());
+        response
+    }
+
+    async fn framed(&self, peer: Arc<Peer>, request: Request<RequestBody>) -> Response<Body> {
         let mut context = Context {
             peer,
             audit_id: request
@@ -160,6 +168,20 @@ impl<S: Service> Envelope<S> {
                 .or_insert_with(|| directives.clone());
         }
     }
+}
+
+/// The span of a request, for traces. At DEBUG and under a target of its own, so that it is nothing unless a collector asks.
+fn request_span(request: &Request<RequestBody>) -> tracing::Span {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    tracing::debug_span!(
+        target: "mica::request",
+        "request",
+        traceparent = header("traceparent"),
+        http.request.method = request.method().as_str(),
+        url.path = request.uri().path(),
+        user_agent.original = header("user-agent"),
+        http.response.status_code = tracing::field::Empty,
+    )
 }
 
 /// The method and path, kept for the log line of a panic: a `Uri` clones without copying its text.

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -15,9 +15,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::server::Acceptor;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,7 +30,7 @@ use super::peer::{Peer, Protocol};
 use super::receive::RequestBody;
 use super::stall::{StallGuard, StreamExecutor};
 use super::{Service, limit};
-use crate::tls::{ClientRoots, PresentedCertificates};
+use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
 
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
@@ -66,7 +68,7 @@ pub enum Drain {
 /// A bound socket that does not accept yet.
 pub struct Listener {
     tcp: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
+    certificates: Arc<ServingCertificates>,
     roots: Arc<ClientRoots>,
     options: ListenOptions,
 }
@@ -74,13 +76,13 @@ pub struct Listener {
 impl Listener {
     pub async fn bind(
         addr: SocketAddr,
-        tls: Arc<rustls::ServerConfig>,
+        certificates: Arc<ServingCertificates>,
         roots: Arc<ClientRoots>,
         options: ListenOptions,
     ) -> io::Result<Self> {
         Ok(Self {
             tcp: TcpListener::bind(addr).await?,
-            tls,
+            certificates,
             roots,
             options,
         })
@@ -89,13 +91,13 @@ impl Listener {
     /// Takes over a socket bound before, so that a port in use is found out first.
     pub fn from_tcp(
         tcp: TcpListener,
-        tls: Arc<rustls::ServerConfig>,
+        certificates: Arc<ServingCertificates>,
         roots: Arc<ClientRoots>,
         options: ListenOptions,
     ) -> Self {
         Self {
             tcp,
-            tls,
+            certificates,
             roots,
             options,
         }
@@ -110,7 +112,8 @@ impl Listener {
         let drop_all = CancellationToken::new();
         let tasks = TaskTracker::new();
         let server = Arc::new(Connections {
-            acceptor: TlsAcceptor::from(self.tls),
+            tls: tls::server_config(self.certificates.clone()),
+            certificates: self.certificates,
             roots: self.roots,
             service,
             slots: Arc::new(Semaphore::new(self.options.max_connections)),
@@ -139,7 +142,8 @@ impl Listener {
 }
 
 struct Connections<S> {
-    acceptor: TlsAcceptor,
+    tls: Arc<rustls::ServerConfig>,
+    certificates: Arc<ServingCertificates>,
     roots: Arc<ClientRoots>,
     service: Arc<Envelope<S>>,
     slots: Arc<Semaphore>,
@@ -189,7 +193,7 @@ impl<S: Service> Connections<S> {
         if let Err(error) = tune(&stream) {
             tracing::debug!(%addr, %error, "socket options were refused");
         }
-        let handshake = tokio::time::timeout(self.options.handshake_timeout, self.acceptor.accept(stream));
+        let handshake = tokio::time::timeout(self.options.handshake_timeout, self.handshake(stream));
         // While draining nothing new begins: a peer in the middle of its handshake is let go.
         let accepted = tokio::select! {
             accepted = handshake => accepted,
@@ -216,6 +220,23 @@ impl<S: Service> Connections<S> {
         if let Err(error) = serving.await {
             tracing::debug!(%addr, %error, "a connection ended with an error");
         }
+    }
+
+    /// Reads the client's greeting first: the certificate for the host it names may have to be made.
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
+            // Read first: closing with unread bytes would reset the connection and take the answer with it.
+            let _ = stream.read(&mut [0; 4096]).await?;
+            stream.write_all(NOT_TLS).await?;
+            stream.shutdown().await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP"));
+        }
+        let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        if let Some(host) = greeted.client_hello().server_name() {
+            self.certificates.prepare(host, SystemTime::now()).await;
+        }
+        greeted.into_stream(self.tls.clone()).await
     }
 
     fn peer(&self, addr: SocketAddr, protocol: Protocol, tls: &TlsStream<TcpStream>) -> Arc<Peer> {
@@ -278,6 +299,9 @@ impl<S: Service> Connections<S> {
         connection.await
     }
 }
+
+/// What Go's server answers to plain HTTP on a TLS port; people see it when they type `http://`. TLS begins with byte 22.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// Boxed, because the task of an HTTP/2 stream keeps the room of this future while its body, perhaps a watch, is sent.
 fn answer<S: Service>(

@@ -226,6 +226,21 @@ fn covers(leaf: &X509Certificate<'_>, hosts: &[String]) -> bool {
     hosts.iter().all(held)
 }
 
+/// The DNS names of a certificate.
+pub(crate) fn dns_names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let dns = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(dns).collect()
+}
+
 /// How often certificates are looked at: far more often than a third of their life needs.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(DAY.as_secs() / 24);
 

@@ -7,11 +7,14 @@ mod authority;
 mod directory;
 mod kubeconfig;
 mod renewal;
+mod shared;
 
+pub(crate) use authority::dns_names;
 pub use authority::{ADMIN_GROUP, ADMIN_NAME, Authority, Identity, Issued, serving_names};
 pub use directory::{PkiDir, write_private};
 pub use kubeconfig::{Kubeconfig, admin_kubeconfig};
 pub use renewal::Renewal;
+pub use shared::{SharedAuthorityError, shared_authority};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {

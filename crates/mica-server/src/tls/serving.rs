@@ -1,28 +1,38 @@
 //! The certificates the server shows: its own, replaced while it runs, and one per plane host, minted on handshake.
+//!
+//! rustls chooses without waiting, but whether a host belongs to a plane may take a read of the store. So a handshake has
+//! two steps: [`ServingCertificates::prepare`] for the host it names, then the choice, from memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::pki::{Authority, Issued, PkiError};
+use crate::pki::{Authority, Issued, PkiError, dns_names};
 
 /// Minted certificates kept: a few hundred bytes each, and minting one again costs a signature.
 const MAX_HOSTS: usize = 1024;
 
-/// Says whether a host name from a handshake belongs to a plane. Called on the reactor: it must answer from memory.
-pub type IsKnownHost = Box<dyn Fn(&str) -> bool + Send + Sync>;
+/// Says whether a host name from a handshake belongs to a plane.
+pub type IsKnownHost = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// Chooses the certificate by the host that the client names.
 pub struct ServingCertificates {
-    main: ArcSwap<CertifiedKey>,
+    main: ArcSwap<Main>,
     hosts: Option<Hosts>,
+}
+
+struct Main {
+    key: Arc<CertifiedKey>,
+    /// The DNS names in it: handshakes that name one of these need nothing else.
+    names: Vec<String>,
 }
 
 struct Hosts {
@@ -50,7 +60,7 @@ pub fn certified_key(issued: &Issued) -> Result<CertifiedKey, PkiError> {
 impl ServingCertificates {
     pub fn new(main: CertifiedKey) -> Self {
         Self {
-            main: ArcSwap::from_pointee(main),
+            main: ArcSwap::from_pointee(Main::new(main)),
             hosts: None,
         }
     }
@@ -68,37 +78,54 @@ impl ServingCertificates {
 
     /// Handshakes from now on show this certificate.
     pub fn replace(&self, main: CertifiedKey) {
-        self.main.store(Arc::new(main));
+        self.main.store(Arc::new(Main::new(main)));
+    }
+
+    /// Makes sure that a handshake which names this host finds a certificate for it, if the host is a plane's.
+    pub async fn prepare(&self, host: &str, now: SystemTime) {
+        let Some(hosts) = &self.hosts else { return };
+        if self.main.load().names.iter().any(|name| name == host) {
+            return;
+        }
+        // Asked each time, not only when minting: a plane that is gone loses its host.
+        if !(hosts.is_known)(host.to_owned()).await {
+            hosts.minted.lock().by_host.remove(host);
+        } else if hosts.minted.lock().get(host, now).is_none() {
+            hosts.mint(host, now);
+        }
     }
 
     fn choose(&self, host: Option<&str>, now: SystemTime) -> Arc<CertifiedKey> {
         let minted = host
             .zip(self.hosts.as_ref())
-            .and_then(|(host, hosts)| hosts.certificate(host, now));
-        minted.unwrap_or_else(|| self.main.load_full())
+            .and_then(|(host, hosts)| hosts.minted.lock().get(host, now));
+        minted.unwrap_or_else(|| self.main.load().key.clone())
+    }
+}
+
+impl Main {
+    fn new(key: CertifiedKey) -> Self {
+        let names = key.end_entity_cert().map(|leaf| dns_names(leaf)).unwrap_or_default();
+        Self {
+            key: Arc::new(key),
+            names,
+        }
     }
 }
 
 impl Hosts {
-    fn certificate(&self, host: &str, now: SystemTime) -> Option<Arc<CertifiedKey>> {
-        // Asked each time, not only when minting: a plane that is gone loses its host.
-        if !(self.is_known)(host) {
-            return None;
+    fn mint(&self, host: &str, now: SystemTime) {
+        let made = self
+            .authority
+            .issue_serving(host, &[host.to_owned()], now)
+            .and_then(|issued| {
+                let renew_at = issued.renew_at;
+                certified_key(&issued).map(|key| (Arc::new(key), renew_at))
+            });
+        match made {
+            Ok((key, renew_at)) => self.minted.lock().put(host, key, renew_at),
+            Err(error) => tracing::warn!(host, %error, "no certificate could be made for a plane's host"),
         }
-        if let Some(found) = self.minted.lock().get(host, now) {
-            return Some(found);
-        }
-        let issued = match self.authority.issue_serving(host, &[host.to_owned()], now) {
-            Ok(issued) => issued,
-            Err(error) => {
-                tracing::warn!(host, %error, "no certificate could be made for a plane's host");
-                return None;
-            }
-        };
-        let renew_at = issued.renew_at;
-        let made = Arc::new(certified_key(&issued).ok()?);
-        self.minted.lock().put(host, made.clone(), renew_at);
-        Some(made)
     }
 }
 
@@ -146,28 +173,30 @@ impl std::fmt::Debug for ServingCertificates {
 mod tests {
     use super::*;
 
-    #[test]
-    fn known_hosts_get_their_own_certificate_and_the_cache_is_bounded() {
+    #[tokio::test]
+    async fn known_hosts_get_their_own_certificate_and_the_cache_is_bounded() {
         let now = SystemTime::now();
         let authority = Arc::new(Authority::generate("ca", now).unwrap());
         let main = authority.issue_serving("main", &["localhost".to_owned()], now).unwrap();
-        let certificates = ServingCertificates::new(certified_key(&main).unwrap())
-            .with_hosts(authority, Box::new(|host| host.ends_with(".planes.example")));
+        let is_known: IsKnownHost = Box::new(|host| Box::pin(async move { host.ends_with(".planes.example") }));
+        let certificates = ServingCertificates::new(certified_key(&main).unwrap()).with_hosts(authority, is_known);
+        let shown = async |host: &str| {
+            certificates.prepare(host, now).await;
+            certificates.choose(Some(host), now)
+        };
         let main = certificates.choose(None, now);
-        assert!(Arc::ptr_eq(&main, &certificates.choose(Some("elsewhere.example"), now)));
-        let first = certificates.choose(Some("p0.planes.example"), now);
+        assert!(Arc::ptr_eq(&main, &shown("elsewhere.example").await));
+        assert!(Arc::ptr_eq(&main, &shown("localhost").await));
+        let first = shown("p0.planes.example").await;
         assert!(!Arc::ptr_eq(&main, &first));
-        assert!(
-            Arc::ptr_eq(&first, &certificates.choose(Some("p0.planes.example"), now)),
-            "cached"
-        );
+        assert!(Arc::ptr_eq(&first, &shown("p0.planes.example").await), "cached");
         let hosts = certificates.hosts.as_ref().unwrap();
         for i in 0..MAX_HOSTS + 10 {
             hosts.minted.lock().put(&format!("filler{i}"), first.clone(), now);
         }
         assert_eq!(hosts.minted.lock().by_host.len(), MAX_HOSTS);
         assert!(
-            !Arc::ptr_eq(&first, &certificates.choose(Some("p0.planes.example"), now)),
+            !Arc::ptr_eq(&first, &shown("p0.planes.example").await),
             "evicted and minted again"
         );
     }

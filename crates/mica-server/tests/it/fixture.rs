@@ -14,7 +14,7 @@ use mica_server::http::{
 };
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Identity, Issued, serving_names};
-use mica_server::tls::{self, ClientRoots, ServingCertificates, certified_key};
+use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 use rustls::pki_types::UnixTime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -112,14 +112,15 @@ impl Server {
         let now = SystemTime::now();
         let authority = Arc::new(Authority::generate("test-ca", now).unwrap());
         let main = authority.issue_serving("mica", &serving_names([]), now).unwrap();
-        let certificates = Arc::new(
-            ServingCertificates::new(certified_key(&main).unwrap())
-                .with_hosts(authority.clone(), Box::new(|host| host == PLANE_HOST)),
-        );
+        let certificates = Arc::new(ServingCertificates::new(certified_key(&main).unwrap()).with_hosts(
+            authority.clone(),
+            Box::new(|host| Box::pin(async move { host == PLANE_HOST })),
+        ));
         let roots = Arc::new(ClientRoots::new(&[authority.certificate().clone()]).unwrap());
-        let config = tls::server_config(certificates.clone());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = Listener::bind(any, config, roots.clone(), options).await.unwrap();
+        let listener = Listener::bind(any, certificates.clone(), roots.clone(), options)
+            .await
+            .unwrap();
         let addr = listener.local_addr().unwrap();
         let registry = Arc::new(Registry::new());
         let (go_on, waiting) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use mica_server::http::ListenOptions;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::fixture::{HTTP1, HTTP2, Server};
@@ -44,6 +44,22 @@ async fn a_peer_that_does_not_speak_is_let_go() {
             .registry
             .encode()
             .contains("apiserver_tls_handshake_errors_total 1\n")
+    );
+}
+
+#[tokio::test]
+async fn plain_http_is_told_so() {
+    let server = Server::start().await;
+    let mut plain = TcpStream::connect(server.addr).await.unwrap();
+    plain
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(
+        String::from_utf8(answer).unwrap(),
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
     );
 }
 

@@ -1,0 +1,255 @@
+//! Every command, flag and help text.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
+#[derive(Parser, Debug)]
+#[command(name = "mica", version, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start a server
+    Up(Box<UpArgs>),
+    /// List, create, delete, copy and enter control planes
+    Plane(PlaneArgs),
+    /// Back up, restore and check the store
+    Store(StoreArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  mica completion bash > /etc/bash_completion.d/mica")]
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the version
+    Version {
+        /// The form of the output
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+    /// Only names, one per line
+    Name,
+}
+
+const UP_HELP: &str = "\
+Settings come from flags, then from MICA_* variables, then from the file given with --config, then from defaults.
+The file is YAML with the same names, for example:
+
+  listen: 0.0.0.0:6440
+  advertise: https://mica.example:6440
+  san: [mica.example]
+
+Examples:
+  mica up
+  mica up --data-dir /var/lib/mica --listen 0.0.0.0:6440 --san mica.example
+  mica up --store etcd://10.0.0.1:2379,10.0.0.2:2379";
+
+/// All optional, so that what is not said here can come from the file.
+#[derive(Args, Debug, Default)]
+#[command(after_help = UP_HELP)]
+pub struct UpArgs {
+    /// Where certificates, the admin kubeconfig and the embedded store are kept [default: ./.mica]
+    #[arg(long, value_name = "DIR", env = "MICA_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:6440]
+    #[arg(long, value_name = "HOST:PORT", env = "MICA_LISTEN")]
+    pub listen: Option<String>,
+    /// The address that clients are told [default: https:// and the listening address]
+    #[arg(long, value_name = "URL", env = "MICA_ADVERTISE")]
+    pub advertise: Option<String>,
+    /// One more name or address for the server's certificate; may be repeated
+    #[arg(long, value_name = "NAME", env = "MICA_SAN", value_delimiter = ',')]
+    pub san: Vec<String>,
+    /// embedded, or etcd://HOST:PORT[,HOST:PORT…][?ca=FILE…] (etcds:// for TLS) [default: embedded]
+    #[arg(long, value_name = "STORE", env = "MICA_STORE")]
+    pub store: Option<String>,
+    /// Which kinds are served: those of a generic control plane, or all of Kubernetes as plain data [default: generic]
+    #[arg(long, value_enum, env = "MICA_PROFILE")]
+    pub profile: Option<Profile>,
+    /// A YAML file with the same settings
+    #[arg(long, value_name = "FILE", env = "MICA_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// error, warn, info, debug, trace, or a filter such as info,mica_server=debug [default: info]
+    #[arg(long, value_name = "LEVEL", env = "MICA_LOG")]
+    pub log: Option<String>,
+    /// The form of log lines [default: text]
+    #[arg(long, value_enum, env = "MICA_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// Send traces to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
+    #[arg(long, value_name = "URL", env = "MICA_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+    /// The share of requests that are traced, beside those that the client asks to be [default: 0.01]
+    #[arg(long, value_name = "RATIO", env = "MICA_OTLP_SAMPLING")]
+    pub otlp_sampling: Option<f64>,
+    /// How long requests may take to finish at shutdown, such as 30s [default: 60s]
+    #[arg(long, value_name = "DURATION", env = "MICA_DRAIN_TIMEOUT")]
+    pub drain_timeout: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    #[default]
+    Generic,
+    Kubernetes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Where the server is and who we are there.
+#[derive(Args, Debug, Clone)]
+pub struct ServerArgs {
+    /// The kubeconfig to use [default: ./.mica/admin.kubeconfig, else $KUBECONFIG]
+    #[arg(long, value_name = "FILE", env = "MICA_KUBECONFIG", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it [default: its current one]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub context: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct PlaneArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(subcommand)]
+    pub command: PlaneCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum PlaneCommand {
+    /// List planes
+    List {
+        /// The form of the output
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Create planes, ready to use when this returns
+    #[command(after_help = "Example:\n  mica plane create team-a team-b")]
+    Create {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// The form of the output
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Delete planes and all that is in them
+    #[command(after_help = "Example:\n  mica plane delete team-a --timeout 5m")]
+    Delete {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// Do not wait until they are gone
+        #[arg(long)]
+        no_wait: bool,
+        /// How long to wait for each
+        #[arg(long, value_name = "DURATION", default_value = "60s")]
+        timeout: String,
+    },
+    /// Save a plane, as it is at one moment, to a file
+    #[command(
+        after_help = "Examples:\n  mica plane snapshot team-a -f team-a.snapshot\n  mica plane snapshot team-a -f - | gzip > team-a.gz"
+    )]
+    Snapshot {
+        name: String,
+        /// The file to write; - is the standard output
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Fill an empty plane from a snapshot
+    #[command(after_help = "Example:\n  mica plane create team-b && mica plane restore team-b -f team-a.snapshot")]
+    Restore {
+        name: String,
+        /// The file to read; - is the standard input
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Make a new plane with the content of another
+    #[command(after_help = "Example:\n  mica plane fork team-a team-a-trial")]
+    Fork {
+        name: String,
+        /// The name of the new plane
+        #[arg(value_name = "NEW")]
+        new: String,
+    },
+    /// Print a kubeconfig for a plane, with the credentials of the one in use
+    #[command(
+        after_help = "Example:\n  mica plane kubeconfig team-a -f team-a.kubeconfig\n  kubectl --kubeconfig team-a.kubeconfig get namespaces"
+    )]
+    Kubeconfig {
+        name: String,
+        /// The file to write, readable by its owner only [default: the standard output]
+        #[arg(short, long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(subcommand)]
+    pub command: StoreCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum StoreCommand {
+    /// Save the whole store of a running server, as it is at one moment, to a file
+    #[command(after_help = "Example:\n  mica store backup -f mica.backup")]
+    Backup {
+        /// The file to write; - is the standard output
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Fill an empty data directory from a backup; no server may run on it
+    #[command(
+        after_help = "Example:\n  mica store restore -f mica.backup --data-dir ./restored\n  mica up --data-dir ./restored"
+    )]
+    Restore {
+        /// The file to read; - is the standard input
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+        /// The data directory to fill
+        #[arg(long, value_name = "DIR", env = "MICA_DATA_DIR", default_value = "./.mica")]
+        data_dir: PathBuf,
+    },
+    /// Read everything and verify its checksums: of a running server's store, or of a directory without a server
+    #[command(after_help = "Examples:\n  mica store check\n  mica store check --data-dir ./.mica")]
+    Check {
+        /// The data directory, if no server runs on it
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+        /// The form of the output
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,271 @@
+//! Reading a kubeconfig: as much of the format as our own files and kubectl's usual ones have.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+/// One context of a kubeconfig, with every file in it read.
+#[derive(Clone, Debug)]
+pub struct Kubeconfig {
+    pub server: String,
+    pub tls_server_name: Option<String>,
+    pub trust: Trust,
+    /// PEM of the certificate and of its key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    pub token: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// PEM.
+    Authority(Vec<u8>),
+    Anybody,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct File {
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+    #[serde(default)]
+    current_context: String,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    tls_server_name: Option<String>,
+    certificate_authority: Option<PathBuf>,
+    certificate_authority_data: Option<String>,
+    #[serde(default)]
+    insecure_skip_tls_verify: bool,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: String,
+    #[serde(default)]
+    user: User,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case", default)]
+struct User {
+    client_certificate: Option<PathBuf>,
+    client_certificate_data: Option<String>,
+    client_key: Option<PathBuf>,
+    client_key_data: Option<String>,
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<PathBuf>,
+    exec: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cluster: String,
+    user: String,
+}
+
+impl Kubeconfig {
+    /// Reads the file given, or else the one that a server here would have written, or else `$KUBECONFIG`.
+    pub fn load(path: Option<&Path>, context: Option<&str>) -> anyhow::Result<Self> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => default_path()?,
+        };
+        let named = || format!("kubeconfig {}", path.display());
+        let text = std::fs::read_to_string(&path).with_context(named)?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new(".")), context).with_context(named)
+    }
+
+    fn parse(text: &str, home: &Path, context: Option<&str>) -> anyhow::Result<Self> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let file: File = serde_saphyr::from_str_with_options(text, options)?;
+        let wanted = context.unwrap_or(&file.current_context);
+        let context = file.contexts.iter().find(|context| context.name == wanted);
+        let context = &context
+            .with_context(|| format!("it has no context {wanted:?}"))?
+            .context;
+        let cluster = file.clusters.iter().find(|cluster| cluster.name == context.cluster);
+        let cluster = &cluster
+            .with_context(|| format!("it has no cluster {:?}", context.cluster))?
+            .cluster;
+        let empty = User::default();
+        let user = file
+            .users
+            .iter()
+            .find(|user| user.name == context.user)
+            .map_or(&empty, |user| &user.user);
+        if user.exec.is_some() {
+            bail!("its user runs a program for credentials, which mica does not");
+        }
+        let read = |what: &str, data: &Option<String>, file: &Option<PathBuf>| material(home, what, data, file);
+        let trust = match read(
+            "certificate authority",
+            &cluster.certificate_authority_data,
+            &cluster.certificate_authority,
+        )? {
+            _ if cluster.insecure_skip_tls_verify => Trust::Anybody,
+            Some(pem) => Trust::Authority(pem),
+            None => bail!("its cluster names no certificate authority"),
+        };
+        let certificate = read(
+            "client certificate",
+            &user.client_certificate_data,
+            &user.client_certificate,
+        )?;
+        let key = read("client key", &user.client_key_data, &user.client_key)?;
+        let token = match &user.token_file {
+            Some(file) => Some(
+                std::fs::read_to_string(home.join(file))
+                    .context("token file")?
+                    .trim()
+                    .to_owned(),
+            ),
+            None => user.token.clone(),
+        };
+        Ok(Self {
+            server: cluster.server.trim_end_matches('/').to_owned(),
+            tls_server_name: cluster.tls_server_name.clone(),
+            trust,
+            certificate: certificate.zip(key),
+            token,
+        })
+    }
+
+    /// A kubeconfig with the same credentials for another address on the same server.
+    pub fn for_server(&self, context: &str, server: &str) -> serde_json::Value {
+        let encode = |bytes: &Vec<u8>| STANDARD.encode(bytes);
+        let mut cluster = serde_json::json!({ "server": server });
+        match &self.trust {
+            Trust::Authority(pem) => cluster["certificate-authority-data"] = encode(pem).into(),
+            Trust::Anybody => cluster["insecure-skip-tls-verify"] = true.into(),
+        }
+        if let Some(name) = &self.tls_server_name {
+            cluster["tls-server-name"] = name.as_str().into();
+        }
+        let mut user = serde_json::json!({});
+        if let Some((certificate, key)) = &self.certificate {
+            user["client-certificate-data"] = encode(certificate).into();
+            user["client-key-data"] = encode(key).into();
+        }
+        if let Some(token) = &self.token {
+            user["token"] = token.as_str().into();
+        }
+        serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": context, "cluster": cluster}],
+            "users": [{"name": "admin", "user": user}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": "admin"}}],
+            "current-context": context,
+        })
+    }
+}
+
+fn default_path() -> anyhow::Result<PathBuf> {
+    let home = std::env::var_os("MICA_DATA_DIR").map_or_else(|| PathBuf::from("./.mica"), PathBuf::from);
+    let ours = home.join("admin.kubeconfig");
+    if ours.exists() {
+        return Ok(ours);
+    }
+    match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
+        Some(path) => Ok(path.into()),
+        None => bail!(
+            "no kubeconfig: {} is not there, and neither --kubeconfig nor $KUBECONFIG is given",
+            ours.display()
+        ),
+    }
+}
+
+/// Inline data wins over a file, as in kubectl. Files are relative to the kubeconfig.
+fn material(home: &Path, what: &str, data: &Option<String>, file: &Option<PathBuf>) -> anyhow::Result<Option<Vec<u8>>> {
+    match (data, file) {
+        (Some(data), _) if !data.is_empty() => STANDARD
+            .decode(data)
+            .map(Some)
+            .with_context(|| format!("its {what} is not base64")),
+        (_, Some(file)) => {
+            let path = home.join(file);
+            std::fs::read(&path)
+                .map(Some)
+                .with_context(|| format!("its {what} {}", path.display()))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+apiVersion: v1
+kind: Config
+clusters:
+- name: a
+  cluster: {server: "https://a:1/", certificate-authority-data: Q0E=}
+- name: b
+  cluster: {server: "https://b:2", certificate-authority: ca.crt}
+users:
+- name: admin
+  user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ}
+- name: helper
+  user: {exec: {command: x}}
+contexts:
+- name: one
+  context: {cluster: a, user: admin, namespace: default}
+- name: two
+  context: {cluster: b, user: nobody}
+- name: three
+  context: {cluster: a, user: helper}
+current-context: one
+"#;
+
+    #[test]
+    fn a_context_is_read_with_its_files() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("ca.crt"), "other CA").unwrap();
+        let one = Kubeconfig::parse(FILE, home.path(), None).unwrap();
+        assert_eq!(one.server, "https://a:1");
+        assert_eq!(one.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));
+        let two = Kubeconfig::parse(FILE, home.path(), Some("two")).unwrap();
+        assert!(matches!(two.trust, Trust::Authority(pem) if pem == b"other CA"));
+        assert_eq!(two.certificate, None);
+        let refused = |context| format!("{:#}", Kubeconfig::parse(FILE, home.path(), Some(context)).unwrap_err());
+        assert_eq!(refused("nine"), "it has no context \"nine\"");
+        assert_eq!(
+            refused("three"),
+            "its user runs a program for credentials, which mica does not"
+        );
+        let plane = one
+            .for_server("p1", "https://a:1/clusters/p1/control-plane")
+            .to_string();
+        let again = Kubeconfig::parse(&plane, home.path(), None).unwrap();
+        assert_eq!(
+            (again.server.as_str(), again.certificate),
+            ("https://a:1/clusters/p1/control-plane", one.certificate)
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! Settings: flags and variables over the file over defaults, checked as a whole.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mica_server::http::parse_go_duration;
+use mica_store::etcd::EtcdConfig;
+use serde::Deserialize;
+
+use crate::cli::{LogFormat, Profile, UpArgs};
+use crate::exit::Usage;
+
+const DEFAULT_DATA_DIR: &str = "./.mica";
+const DEFAULT_LISTEN: &str = "127.0.0.1:6440";
+const DEFAULT_DRAIN: Duration = Duration::from_secs(60);
+const DEFAULT_SAMPLING: f64 = 0.01;
+
+/// What `mica up` works with.
+#[derive(Clone)]
+pub struct Settings {
+    pub data_dir: PathBuf,
+    pub listen: ListenAddress,
+    /// `https://HOST[:PORT]`, without a slash at its end; none means the listening address.
+    pub advertise: Option<String>,
+    pub san: Vec<String>,
+    pub store: StoreAddress,
+    pub profile: Profile,
+    pub log: String,
+    pub log_format: LogFormat,
+    pub otlp: Option<Otlp>,
+    pub drain_timeout: Duration,
+}
+
+/// Where traces go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Otlp {
+    pub endpoint: String,
+    pub sampling: f64,
+}
+
+#[derive(Clone)]
+pub enum StoreAddress {
+    Embedded,
+    Etcd(Box<EtcdConfig>),
+}
+
+/// A host, by name or address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    pub host: String,
+    pub port: u16,
+}
+
+/// The file: every setting by its flag's name.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct File {
+    data_dir: Option<PathBuf>,
+    listen: Option<String>,
+    advertise: Option<String>,
+    san: Vec<String>,
+    store: Option<String>,
+    profile: Option<Profile>,
+    log: Option<String>,
+    log_format: Option<LogFormat>,
+    otlp_endpoint: Option<String>,
+    otlp_sampling: Option<f64>,
+    drain_timeout: Option<String>,
+}
+
+impl Settings {
+    pub fn load(arguments: UpArgs) -> Result<Self, Usage> {
+        let file = match &arguments.config {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        let endpoint = arguments.otlp_endpoint.or(file.otlp_endpoint);
+        let sampling = arguments
+            .otlp_sampling
+            .or(file.otlp_sampling)
+            .unwrap_or(DEFAULT_SAMPLING);
+        if !(0.0..=1.0).contains(&sampling) {
+            return Err(Usage(format!("otlp-sampling: {sampling} is not between 0 and 1")));
+        }
+        let drain_timeout = match arguments.drain_timeout.or(file.drain_timeout) {
+            Some(text) => duration("drain-timeout", &text)?,
+            None => DEFAULT_DRAIN,
+        };
+        Ok(Self {
+            data_dir: arguments
+                .data_dir
+                .or(file.data_dir)
+                .unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
+            listen: ListenAddress::parse(arguments.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?,
+            advertise: arguments
+                .advertise
+                .or(file.advertise)
+                .map(|url| advertised(&url))
+                .transpose()?,
+            san: if arguments.san.is_empty() {
+                file.san
+            } else {
+                arguments.san
+            },
+            store: StoreAddress::parse(arguments.store.or(file.store).as_deref().unwrap_or("embedded"))?,
+            profile: arguments.profile.or(file.profile).unwrap_or_default(),
+            log: arguments.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
+            log_format: arguments.log_format.or(file.log_format).unwrap_or_default(),
+            otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,
+            drain_timeout,
+        })
+    }
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, Usage> {
+        let named = |problem: String| Usage(format!("{}: {problem}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+        Self::parse(&text).map_err(named)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // An empty file, or one of comments, is a mapping without entries.
+        if text
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+        {
+            return Ok(Self::default());
+        }
+        let options = serde_saphyr::options! { with_snippet: false };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let text = error.to_string();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        })
+    }
+}
+
+impl ListenAddress {
+    fn parse(text: &str) -> Result<Self, Usage> {
+        let bad = || {
+            Usage(format!(
+                "listen: {text:?} is not HOST:PORT, such as 127.0.0.1:6440 or [::]:6440"
+            ))
+        };
+        let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+        let port: u16 = port.parse().map_err(|_| bad())?;
+        let host = match host.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
+            Some(Some(inner)) if inner.parse::<Ipv6Addr>().is_ok() => inner,
+            Some(_) => return Err(bad()),
+            None if host.contains(':') || host.is_empty() => return Err(bad()),
+            None => host,
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// The host that a client on this machine can use: an address that means every address is no destination.
+    pub fn reachable_host(&self) -> &str {
+        match self.host.parse::<IpAddr>() {
+            Ok(address) if address.is_unspecified() => "127.0.0.1",
+            _ => &self.host,
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl StoreAddress {
+    fn parse(text: &str) -> Result<Self, Usage> {
+        if text == "embedded" {
+            return Ok(Self::Embedded);
+        }
+        if text.starts_with("etcd://") || text.starts_with("etcds://") {
+            let config = EtcdConfig::from_url(text).map_err(|error| Usage(format!("store: {error}")))?;
+            return Ok(Self::Etcd(Box::new(config)));
+        }
+        Err(Usage(format!(
+            "store: {text:?} is neither embedded nor etcd://HOST:PORT"
+        )))
+    }
+}
+
+/// `https://HOST[:PORT]` as it stands in kubeconfigs.
+fn advertised(url: &str) -> Result<String, Usage> {
+    let bad = || Usage(format!("advertise: {url:?} is not https://HOST[:PORT]"));
+    let parsed: http::Uri = url.parse().map_err(|_| bad())?;
+    let plain = parsed.scheme_str() == Some("https") && matches!(parsed.path(), "" | "/") && parsed.query().is_none();
+    if !plain || parsed.host().is_none_or(str::is_empty) {
+        return Err(bad());
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+fn otlp(endpoint: &str, sampling: f64) -> Result<Otlp, Usage> {
+    let parsed = endpoint
+        .parse::<http::Uri>()
+        .ok()
+        .filter(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
+    if parsed.is_none() {
+        return Err(Usage(format!("otlp-endpoint: {endpoint:?} is not http://HOST:PORT")));
+    }
+    Ok(Otlp {
+        endpoint: endpoint.trim_end_matches('/').to_owned(),
+        sampling,
+    })
+}
+
+/// A duration setting such as `30s`.
+pub fn duration(name: &str, text: &str) -> Result<Duration, Usage> {
+    parse_go_duration(text).map_err(|_| Usage(format!("{name}: {text:?} is not a duration such as 30s or 2m")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(arguments: UpArgs) -> String {
+        Settings::load(arguments).err().expect("it is refused").to_string()
+    }
+
+    fn in_file(text: &str) -> (tempfile::TempDir, UpArgs) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("mica.yaml");
+        std::fs::write(&path, text).unwrap();
+        (
+            home,
+            UpArgs {
+                config: Some(path),
+                ..UpArgs::default()
+            },
+        )
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let (_home, mut arguments) = in_file("listen: 0.0.0.0:7000\nsan: [a.example, 10.0.0.1]\nprofile: kubernetes\n");
+        arguments.listen = Some("[::1]:8000".to_owned());
+        let settings = Settings::load(arguments).unwrap();
+        assert_eq!(settings.listen.to_string(), "[::1]:8000");
+        assert_eq!(settings.san, ["a.example", "10.0.0.1"]);
+        assert_eq!(settings.profile, Profile::Kubernetes);
+        assert_eq!(settings.log, "info");
+        assert_eq!(settings.data_dir, Path::new("./.mica"));
+        let (_home, empty) = in_file("# nothing said\n");
+        assert_eq!(Settings::load(empty).unwrap().listen.to_string(), DEFAULT_LISTEN);
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_values_are_named() {
+        let (_home, arguments) = in_file("listen: 127.0.0.1:1\nlisten-port: 5\n");
+        let message = refused(arguments);
+        assert!(
+            message.contains("mica.yaml: ") && message.contains("listen-port"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1);
+        for (text, part) in [
+            ("listen: [a, b]\n", "mica.yaml"),
+            ("listen: localhost\n", "listen: \"localhost\" is not HOST:PORT"),
+            ("listen: 1.2.3.4:99999\n", "is not HOST:PORT"),
+            ("listen: ::1:6440\n", "is not HOST:PORT"),
+            (
+                "store: etcd\n",
+                "store: \"etcd\" is neither embedded nor etcd://HOST:PORT",
+            ),
+            (
+                "advertise: http://x\n",
+                "advertise: \"http://x\" is not https://HOST[:PORT]",
+            ),
+            ("advertise: https://x/y\n", "is not https://HOST[:PORT]"),
+            ("drain-timeout: soon\n", "drain-timeout: \"soon\" is not a duration"),
+            ("otlp-sampling: 2\n", "otlp-sampling: 2 is not between 0 and 1"),
+            ("otlp-endpoint: localhost\n", "is not http://HOST:PORT"),
+            ("profile: other\n", "other"),
+        ] {
+            let (_home, arguments) = in_file(text);
+            let message = refused(arguments);
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        let missing = UpArgs {
+            config: Some("no/such/file".into()),
+            ..UpArgs::default()
+        };
+        assert!(refused(missing).starts_with("no/such/file: "));
+    }
+
+    #[test]
+    fn an_address_that_means_all_is_reached_at_this_machine() {
+        for (text, host) in [
+            ("0.0.0.0:1", "127.0.0.1"),
+            ("[::]:1", "127.0.0.1"),
+            ("mica.example:1", "mica.example"),
+        ] {
+            assert_eq!(ListenAddress::parse(text).unwrap().reachable_host(), host);
+        }
+    }
+}
