@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::check::{immutable, keep_metadata};
+use super::check::{immutable, invalid_as, keep_metadata};
 use super::column::{NAME, text};
 use super::{Column, NameUse, Strategy, WriteContext, condition, internal};
 use crate::field::{Error, ErrorList, Path};
@@ -130,7 +130,10 @@ fn validate_status(new: &Value, old: &Value) -> ErrorList {
         ));
     }
     let is = |object, r#type| condition::has(conditions(object), r#type, "True");
-    let mut invalid = |detail: &str| errors.push(Error::invalid(&path_conditions, conditions(new).to_vec(), detail));
+    let name = "io.k8s.apimachinery.pkg.apis.meta.v1.Condition";
+    let shown: Vec<String> = conditions(new).iter().map(|one| internal::shown(one, name)).collect();
+    let shown = format!("[{}]", shown.join(","));
+    let mut invalid = |detail: &str| errors.push(invalid_as(&path_conditions, &shown, detail));
     if is(new, "Succeeded") && is(new, "Failed") {
         invalid("Both success and failed conditions cannot be true at the same time");
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::check::{invalid_as, is_empty, present};
 use super::selector::field_requirement_errors;
-use super::{Column, NameUse, Strategy, WriteContext};
+use super::{Column, NameUse, Strategy, WriteContext, internal};
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::object;
 use crate::select::{Tolerance, requirement_errors};
@@ -106,7 +106,8 @@ impl AccessReview {
             .flatten()
             .any(|(field, value)| !allowed.contains(&field.as_str()) && !is_empty(value));
         if extra {
-            let shown = review.get("metadata").unwrap_or(&Value::Null).to_string();
+            let metadata = review.get("metadata").unwrap_or(&Value::Null);
+            let shown = internal::shown(metadata, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
             let detail = if local {
                 "must be empty except for namespace"
             } else {

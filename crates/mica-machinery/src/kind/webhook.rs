@@ -76,6 +76,9 @@ fn parse(text: &str) -> Result<Url<'_>, String> {
         _ => (String::new(), rest),
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if let Some(escape) = bad_escape(rest) {
+        return wrong(&format!("invalid URL escape {}", quote(escape)));
+    }
     let Some(authority) = rest.strip_prefix("//") else {
         let first = rest.split('/').next().unwrap_or_default();
         if scheme.is_empty() && first.contains(':') {
@@ -109,6 +112,19 @@ fn parse(text: &str) -> Result<Url<'_>, String> {
         query,
         fragment,
     })
+}
+
+/// The first percent sign that two hexadecimal digits do not follow, with what does.
+fn bad_escape(text: &str) -> Option<&str> {
+    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+    let (at, _) = text
+        .match_indices('%')
+        .find(|(at, _)| !(is_hex(at + 1) && is_hex(at + 2)))?;
+    let end = text[at..]
+        .char_indices()
+        .nth(3)
+        .map_or(text.len(), |(length, _)| at + length);
+    Some(&text[at..end])
 }
 
 /// A webhook's service.

@@ -11,9 +11,9 @@ use super::rule::{
 };
 use super::static_suffix_warning;
 use crate::field::{Error, ErrorList, Path};
-use crate::kind::check::{invalid_each, is_set, keep_metadata, one_of, present, same, set_default_pointer};
+use crate::kind::check::{invalid_as, invalid_each, is_set, keep_metadata, one_of, present, same, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age, integer, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, condition};
+use crate::kind::{Column, NameUse, Strategy, WriteContext, condition, internal};
 use crate::{names, object};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -235,7 +235,9 @@ fn validate_validations(object: &Value, spec: &Value, params: Params, path: &Pat
     let path = path.child("auditAnnotations");
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
         let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
-        errors.push(Error::invalid(&path, annotations.to_vec(), detail));
+        let name = "io.k8s.api.admissionregistration.v1.AuditAnnotation";
+        let shown: Vec<String> = annotations.iter().map(|one| internal::shown(one, name)).collect();
+        errors.push(invalid_as(&path, &format!("[{}]", shown.join(",")), &detail));
     }
     let mut seen = BTreeSet::new();
     for (i, annotation) in annotations.iter().enumerate() {

@@ -250,9 +250,7 @@ fn validate(object: &Value, old: Option<&Value>) -> ErrorList {
     let mut errors = ErrorList::new();
     let spec = Path::new("spec");
     if let Err(detail) = validate_request(object) {
-        let shown = object::get(object, &["spec", "request"])
-            .filter(|value| *value != "")
-            .unwrap_or(&Value::Null);
+        let shown = object::get(object, &["spec", "request"]).unwrap_or(&Value::Null);
         errors.push(invalid_as(&spec.child("request"), &shown.to_string(), &detail));
     }
     validate_usages(object, old, &spec.child("usages"), &mut errors);

@@ -28,7 +28,18 @@ pub(super) fn validate_request(object: &Value) -> Result<(), String> {
     match request.verify_signature() {
         // Curves that we cannot verify, upstream can.
         Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm) => Ok(()),
-        Err(_) => Err("x509: signature verification failed".to_owned()),
+        Err(_) => Err(mismatch(&request.signature_algorithm.algorithm.to_id_string()).to_owned()),
+    }
+}
+
+/// Go's words for a signature that is of something else, by the algorithm's family.
+fn mismatch(algorithm: &str) -> &'static str {
+    if algorithm.starts_with("1.2.840.10045.") {
+        "x509: ECDSA verification failure"
+    } else if algorithm.starts_with("1.2.840.113549.") {
+        "crypto/rsa: verification error"
+    } else {
+        "x509: Ed25519 verification failure"
     }
 }
 

@@ -34,7 +34,7 @@ fn webhooks_are_called_at_one_good_place() {
     check(
         "validatingwebhookconfigurations",
         hook(|hook| {
-            hook["clientConfig"] = json!({"service": {"name": "", "namespace": "n", "path": "x//y", "port": 70000}})
+            hook["clientConfig"] = json!({"service": {"name": "", "namespace": "n", "path": "x//y", "port": 70000}});
         }),
         expect![[r#"
             webhooks[0].clientConfig.service.namespace: Required value

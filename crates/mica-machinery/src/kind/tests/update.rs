@@ -219,8 +219,10 @@ fn migrations_end_once() {
     let errors = resource
         .strategy
         .validate_update(&context, &state("Succeeded", "False"), &state("Succeeded", "True"));
-    let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
-    assert_eq!(texts, ["Success condition cannot be set to false once it is true"]);
+    expect![[r#"
+        status.conditions: Invalid value: [{"type":"Succeeded","status":"False","lastTransitionTime":"2026-01-02T03:04:05Z","reason":"R","message":""}]: Success condition cannot be set to false once it is true
+    "#]]
+    .assert_eq(&lines(&errors));
 }
 
 #[test]
