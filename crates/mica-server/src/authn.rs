@@ -1,6 +1,8 @@
 //! Who asks: the client certificate of the platform's CA, for now the only proof there is.
 
 use http::HeaderMap;
+use mica_api::GroupResource;
+use mica_machinery::field::quote;
 use rustls_pki_types::UnixTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -21,13 +23,80 @@ impl Authenticator {
             .peer
             .verified_chain(UnixTime::now())
             .map_err(|error| ApiError::unauthorized().because(error))?;
-        match chain.and_then(|chain| chain.first()) {
-            Some(leaf) => user_of(leaf).ok_or_else(ApiError::unauthorized),
+        let user = match chain.and_then(|chain| chain.first()) {
+            Some(leaf) => user_of(leaf).ok_or_else(ApiError::unauthorized)?,
             // A token that nothing can check is a failed proof, not the absence of one.
-            None if headers.contains_key(http::header::AUTHORIZATION) => Err(ApiError::unauthorized()),
-            None => Ok(User::anonymous()),
+            None if headers.contains_key(http::header::AUTHORIZATION) => return Err(ApiError::unauthorized()),
+            None => User::anonymous(),
+        };
+        match impersonated(headers)? {
+            None => Ok(user),
+            Some(other) if user.is_administrator() => Ok(other),
+            Some(other) => {
+                let users = GroupResource::new("", "users");
+                let why = format!("User {} cannot impersonate resource \"users\" in API group \"\" at the cluster scope", quote(&user.name));
+                Err(ApiError::forbidden(&users, &other.name, &why))
+            }
         }
     }
+}
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA: &str = "impersonate-extra-";
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// The user that the headers ask to act as, if they do.
+fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+    let texts = |name: &str| -> Vec<String> {
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok().map(ToOwned::to_owned)).collect()
+    };
+    let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
+    let mut user = User { name: first(USER), uid: first(UID), groups: texts(GROUP), extra: Vec::new() };
+    for name in headers.keys() {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA) {
+            let key = percent_encoding::percent_decode_str(key).decode_utf8_lossy().into_owned();
+            user.extra.push((key, texts(name.as_str())));
+        }
+    }
+    user.extra.sort();
+    if user.name.is_empty() {
+        let asked = !user.uid.is_empty() || !user.groups.is_empty() || !user.extra.is_empty();
+        return if asked { Err(ApiError::bad_request(format!("requested {} without impersonating a user name", go_syntax(&user)))) } else { Ok(None) };
+    }
+    let account = user.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'));
+    if let Some((namespace, _)) = account
+        && user.groups.is_empty()
+    {
+        user.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    }
+    let added = if user.is_anonymous() { "system:unauthenticated" } else { "system:authenticated" };
+    if !user.groups.iter().any(|group| group == added) {
+        user.groups.push(added.to_owned());
+    }
+    Ok(Some(user))
+}
+
+/// The user as Go prints it in upstream's message.
+fn go_syntax(user: &User) -> String {
+    let list = |values: &[String]| match values {
+        [] => "[]string(nil)".to_owned(),
+        values => format!("[]string{{{}}}", values.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")),
+    };
+    let extra = match &user.extra[..] {
+        [] => "map[string][]string(nil)".to_owned(),
+        extra => {
+            let entries: Vec<String> = extra.iter().map(|(key, values)| format!("{}:{}", quote(key), list(values))).collect();
+            format!("map[string][]string{{{}}}", entries.join(", "))
+        }
+    };
+    format!(
+        "&user.DefaultInfo{{Name:{}, UID:{}, Groups:{}, Extra:{extra}}}",
+        quote(&user.name),
+        quote(&user.uid),
+        list(&user.groups)
+    )
 }
 
 /// Paths that upstream's default roles open to everybody.

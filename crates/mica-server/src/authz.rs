@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use mica_api::GroupResource;
+
 use crate::error::ApiError;
 use crate::plane::Plane;
-use crate::request::Verb;
+use crate::request::{ResourcePath, Verb};
 use crate::scheme::Served;
 
 /// Who asks, proven by authentication.
@@ -79,28 +81,40 @@ impl Grant {
     }
 }
 
-/// Decides about a request for a resource.
-pub fn authorize(user: &Arc<User>, verb: Verb, target: Target) -> Result<Grant, ApiError> {
-    if user.is_administrator() {
-        return Ok(Grant { target, verb, user: user.clone(), _made_by_authorization: () });
+/// A decision in favour of a request, before it is known whether what it asks for exists.
+pub struct Permit {
+    user: Arc<User>,
+    verb: Verb,
+}
+
+impl Permit {
+    /// The grant for what the request turned out to be about.
+    pub fn grant(self, target: Target) -> Grant {
+        Grant { target, verb: self.verb, user: self.user, _made_by_authorization: () }
     }
-    let (resource, name) = (&target.served.name, target.object());
-    let place = match &target.namespace {
+}
+
+/// Decides about a request for a resource, whether that exists or not: strangers must not learn which.
+pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath) -> Result<Permit, ApiError> {
+    if user.is_administrator() {
+        return Ok(Permit { user: user.clone(), verb });
+    }
+    let place = match &path.namespace {
         Some(namespace) => format!(" in the namespace \"{namespace}\""),
         None => " at the cluster scope".to_owned(),
     };
-    let shown = if target.subresource.is_empty() {
-        resource.resource().to_owned()
-    } else {
-        format!("{}/{}", resource.resource(), target.subresource)
+    let shown = match &path.subresource {
+        Some(subresource) => format!("{}/{subresource}", path.resource),
+        None => path.resource.clone(),
     };
     let why = format!(
-        "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\"{place}",
-        user.name,
+        "User {} cannot {} resource \"{shown}\" in API group \"{}\"{place}",
+        mica_machinery::field::quote(&user.name),
         verb.as_str(),
-        resource.group()
+        path.group
     );
-    Err(ApiError::forbidden(resource, name, &why))
+    let resource = GroupResource::new(&path.group, &path.resource);
+    Err(ApiError::forbidden(&resource, path.name.as_deref().unwrap_or_default(), &why))
 }
 
 /// Decides about a request for a path that is no resource. Health and version are for everybody, as upstream's
@@ -111,7 +125,7 @@ pub fn authorize_path(user: &User, method: &str, segments: &[String], path: &str
         return Ok(());
     }
     let verb = method.to_ascii_lowercase();
-    Err(ApiError::forbidden_path(&format!("User \"{}\" cannot {verb} path \"{path}\"", user.name)))
+    Err(ApiError::forbidden_path(&format!("User {} cannot {verb} path \"{path}\"", mica_machinery::field::quote(&user.name))))
 }
 
 /// Permission that the server gives its own loops.

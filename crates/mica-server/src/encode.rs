@@ -99,17 +99,25 @@ impl<'a> Encoder<'a> {
                 document(ty, &value, self.media.output)?
             }
             Form::Table(version) => {
-                let version_text = object::string(&value, &["metadata", "resourceVersion"]).to_owned();
-                let rows = vec![self.row(&value)];
-                self.table(version, json!({"resourceVersion": version_text}), rows, Columns::Defined)
+                let metadata = match object::string(&value, &["metadata", "resourceVersion"]) {
+                    "" => json!({}),
+                    text => json!({"resourceVersion": text}),
+                };
+                self.table(version, metadata, vec![self.row(&value)], Columns::Defined)
             }
         })
     }
 
     fn table(&self, version: MetaVersion, metadata: Value, rows: Vec<Value>, columns: Columns) -> Bytes {
+        let rows = if rows.is_empty() && self.nothing_is_null() { Value::Null } else { rows.into() };
         let table = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": metadata,
             "columnDefinitions": self.columns(columns), "rows": rows});
         untyped(&table, self.media.output)
+    }
+
+    /// Upstream's default table of nothing has null for rows; those of its own printers are empty.
+    fn nothing_is_null(&self) -> bool {
+        self.served.strategy().columns() == mica_machinery::kind::column::DEFAULT
     }
 
     fn columns(&self, columns: Columns) -> Value {

@@ -23,6 +23,7 @@ mod pending;
 mod review;
 pub mod scheme;
 pub mod serve;
+pub mod start;
 pub mod stored;
 mod subresource;
 pub mod tls;

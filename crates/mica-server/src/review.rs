@@ -46,8 +46,12 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     served.strategy().default(&mut review);
     let errors = served.strategy().validate(&context, &review);
     if !errors.is_empty() {
-        let resource = served.resource;
-        return Err(ApiError::invalid(resource.group, resource.kind, object::name(&review), &errors));
+        // Upstream names no kind here.
+        return Err(ApiError::invalid(served.resource.group, "", "", &errors));
+    }
+    refuse_empty(served.kind(), &review)?;
+    if served.kind() == "SelfSubjectReview" {
+        object::set(&mut review, &["metadata", "creationTimestamp"], mica_machinery::time::now_text(context.now));
     }
     let status = decide(served.kind(), &review, &grant.user);
     object::set(&mut review, &["status"], status);
@@ -57,11 +61,24 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     Ok(response)
 }
 
+/// Questions without their one necessary part.
+fn refuse_empty(kind: &str, review: &Value) -> Result<(), ApiError> {
+    match kind {
+        "TokenReview" if object::string(review, &["spec", "token"]).is_empty() => {
+            Err(ApiError::bad_request("token is required for TokenReview in authentication"))
+        }
+        "SelfSubjectRulesReview" if object::string(review, &["spec", "namespace"]).is_empty() => {
+            Err(ApiError::bad_request("no namespace on request"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The answer, by the one rule there is: administrators may do everything, others nothing.
 fn decide(kind: &str, review: &Value, user: &User) -> Value {
     match kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
-        "TokenReview" => json!({"user": {}}),
+        "TokenReview" => json!({"user": {}, "error": "invalid bearer token"}),
         "SelfSubjectAccessReview" => access(user),
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             let groups = object::list(review, &["spec", "groups"]).iter().filter_map(Value::as_str);

@@ -14,7 +14,7 @@ use mica_machinery::object;
 use mica_store::{Change, Key, KeyRange, Record, Revision, Signal, Watch};
 use serde_json::Value;
 
-use crate::authz::{self, Target};
+use crate::authz;
 use crate::encode::{Encoder, FirstEvent, ListMeta, Media};
 use crate::error::ApiError;
 use crate::http::Body;
@@ -34,21 +34,13 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
 
 pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
-    let directory = call.server.directory.clone();
-    let served = resource::route(directory.plane_scheme(), path)?;
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+    // Guarded in root: who may read every plane is the platform's to say.
+    authz::authorize(&call.user, verb, path)?;
+    let served = resource::route(call.server.directory.plane_scheme(), path)?;
     if !matches!(verb, Verb::List | Verb::Watch) || path.name.is_some() || path.subresource.is_some() {
         return Err(ApiError::method_not_allowed());
     }
-    // Guarded in root: who may read every plane is the platform's to say.
-    let target = Target {
-        plane: directory.root(),
-        served: served.clone(),
-        namespace: path.namespace.clone(),
-        name: None,
-        subresource: String::new(),
-    };
-    authz::authorize(&call.user, verb, target)?;
     if verb == Verb::List { list(call, served, path).await } else { watch(call, served, path).await }
 }
 

@@ -105,28 +105,22 @@ impl<S: Service> Envelope<S> {
 
     /// When the request must be answered. Long-running ones have no deadline, and their `timeout` is not looked at.
     fn deadline(&self, request: &Request<RequestBody>, received: Instant) -> Result<Option<Instant>, ApiError> {
+        if self.service.lasting(request) == Lasting::LongRunning {
+            return Ok(None);
+        }
         let query = request.uri().query().unwrap_or_default();
         let mut most = self.options.request_timeout;
-        // Most requests have neither word in their query: spare them the parsing.
-        if query.contains("watch") || query.contains("timeout") {
-            let query = Query::parse(Some(query));
-            if query.flag("watch") {
-                return Ok(None);
-            }
-            if let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) {
-                let asked = parse_go_duration(text).map_err(|error| {
-                    ApiError::bad_request(format!("invalid timeout specified in the request URL - {error}"))
-                })?;
-                if !asked.is_zero() {
-                    most = most.min(asked);
-                }
+        if query.contains("timeout")
+            && let Some(text) = Query::parse(Some(query)).get("timeout").filter(|text| !text.is_empty())
+        {
+            let asked = parse_go_duration(text).map_err(|error| {
+                ApiError::bad_request(format!("invalid timeout specified in the request URL - {error}"))
+            })?;
+            if !asked.is_zero() {
+                most = most.min(asked);
             }
         }
-        Ok(if request.uri().path().contains("/watch/") {
-            None
-        } else {
-            Some(received + most)
-        })
+        Ok(Some(received + most))
     }
 
     async fn guarded(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {

@@ -31,10 +31,27 @@ pub use receive::{ReadBodyError, RequestBody, read_body};
 pub use websocket::{Frames, bearer_token, is_websocket, upgrade_watch};
 
 use crate::metrics::RequestLabels;
+use crate::request::Query;
 
 /// What answers requests. Cheap to share: one instance serves every connection.
 pub trait Service: Send + Sync + 'static {
-    fn call(&self, context: &Context, request: Request<RequestBody>) -> impl Future<Output = Response<Body>> + Send;
+    fn call(
+        &self,
+        context: &Context,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// Whether a request gets a deadline. Watches do not; a service that knows of other long work says so here.
+    fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
+        if is_watch(request) { Lasting::LongRunning } else { Lasting::Finite }
+    }
+}
+
+/// Whether a request asks for a watch, by its query or by the old form of its path.
+pub fn is_watch<B>(request: &Request<B>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    // Most requests do not have the word: spare them the parsing.
+    (query.contains("watch") && Query::parse(Some(query)).flag("watch")) || request.uri().path().contains("/watch/")
 }
 
 /// What is known about a request beside the request itself.

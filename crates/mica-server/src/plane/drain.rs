@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mica_machinery::meta::DeleteOptions;
-use mica_machinery::object;
+use mica_machinery::{managed, object};
 use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Signal, Store};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -287,7 +287,7 @@ impl Drainer {
         let patch = |document: &[u8]| -> Result<Patched, ApiError> {
             let value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-            Ok(Patched { object: change(value), warnings: Vec::new() })
+            Ok(Patched { object: change(value), managers: managed::Request::Usual, warnings: Vec::new() })
         };
         let options = WriteOptions {
             dry_run: DryRun::No,

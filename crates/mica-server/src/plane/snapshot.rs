@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use mica_machinery::object;
+use mica_machinery::{managed, object};
 use mica_store::{Key, RangeQuery, Revision, Store, Txn, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -256,7 +256,7 @@ impl<'a> Filling<'a> {
         grant.target.name = Some(name.to_owned());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
-        let request = CreateRequest { object, options: plain_options(), manager: "mica".to_owned() };
+        let request = CreateRequest { object, managers: managed::Request::Usual, options: plain_options(), manager: "mica".to_owned() };
         call.server.registry.create(&grant, request).await?;
         let plane = call.server.directory.by_name(name).await?;
         Ok(Self { call, grant, plane })
@@ -288,7 +288,7 @@ impl<'a> Filling<'a> {
             let mut plane: Value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
             object::remove(&mut plane, &["metadata", "annotations", RESTORING]);
-            Ok(Patched { object: plane, warnings: Vec::new() })
+            Ok(Patched { object: plane, managers: managed::Request::Usual, warnings: Vec::new() })
         };
         let request = PatchRequest { patch: &open, options: plain_options(), manager: "mica".to_owned() };
         let Written { stored, .. } = registry.patch(&self.grant, request).await?;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use mica_machinery::field::{self, ErrorList, Path};
 use mica_machinery::kind::{User as KindUser, WriteContext};
 use mica_machinery::meta::{self, Admission, FinalizerRule};
+use mica_machinery::managed::schema::TypeRef;
+use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::{codec, names, object};
-use crate::pending::managed;
 use mica_store::{CommitError, Compare, Revision, Txn, Write};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use crate::authz::{Grant, Target};
 use crate::error::{ApiError, MODIFIED};
 use crate::options::{DryRun, WriteOptions, parse_version};
 use crate::plane::side::Side;
-use crate::scheme::Served;
+use crate::scheme::{Scheme, Served};
 use crate::stored::{self, Content, Stored};
 
 /// How often a write that lost a race is tried again before the client is told. Each try reads afresh, and one writer wins
@@ -28,6 +29,8 @@ const TRIES: usize = 500;
 pub struct CreateRequest {
     /// The decoded body, in the version of the request.
     pub object: Value,
+    /// What the body says about managed fields beyond its object.
+    pub managers: managed::Request,
     pub options: WriteOptions,
     /// Who is recorded in managedFields.
     pub manager: String,
@@ -35,6 +38,7 @@ pub struct CreateRequest {
 
 pub struct UpdateRequest {
     pub object: Value,
+    pub managers: managed::Request,
     pub options: WriteOptions,
     pub manager: String,
 }
@@ -49,6 +53,7 @@ pub struct PatchRequest<'a> {
 /// What a patch gave.
 pub struct Patched {
     pub object: Value,
+    pub managers: managed::Request,
     pub warnings: Vec<String>,
 }
 
@@ -91,14 +96,20 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn manager_info(&self) -> managed::ManagerInfo<'a> {
-        managed::ManagerInfo {
+    /// Records this write in the managed fields of `new`, which is in the version of the request.
+    fn record_manager(&self, live: Option<&Value>, new: &mut Value, asked: managed::Request) {
+        let served = self.served();
+        let subresource = self.grant.target.subresource.as_str();
+        let write = managed::Write {
             manager: self.manager,
-            operation: managed::Operation::Update,
-            api_version: &self.served().api_version,
-            subresource: &self.grant.target.subresource,
+            api_version: &served.api_version,
+            subresource,
             time: self.now,
-        }
+            schema: TypeRef::kind(served.ty),
+            reset: &managed::Set::of_fields(served.strategy().reset_fields(subresource)),
+            versions: &Faces { served, scheme: &self.grant.target.plane.scheme },
+        };
+        managed::update(live, new, asked, &write);
     }
 
     fn invalid(&self, object: &Value, errors: &[field::Error]) -> Result<(), ApiError> {
@@ -106,7 +117,12 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         let resource = self.served().resource;
-        Err(ApiError::invalid(resource.group, resource.kind, object::name(object), errors))
+        // Kinds with two faces are validated, and named in errors, as what they are stored as.
+        let (group, kind) = match &resource.stored_as {
+            Some(stored) => (stored.group, stored.kind),
+            None => (resource.group, resource.kind),
+        };
+        Err(ApiError::invalid(group, kind, object::name(object), errors))
     }
 }
 
@@ -125,7 +141,7 @@ impl Registry {
         if served.stores_as_served() {
             strategy.default(&mut object);
         }
-        managed::create(&schema(served), &mut object, &step.manager_info(), strategy.reset_fields(""));
+        step.record_manager(None, &mut object, request.managers);
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
         self.check_namespace(&step).await?;
@@ -180,14 +196,14 @@ impl Registry {
                 if !strategy.creates_on_update() || !target.subresource.is_empty() {
                     return Err(ApiError::not_found(&step.served().name, target.object()));
                 }
-                let create = CreateRequest { object, options: request.options.clone(), manager: request.manager.clone() };
+                let create = CreateRequest { object, managers: request.managers, options: request.options.clone(), manager: request.manager.clone() };
                 return self.create(grant, create).await;
             };
             let wanted = object.clone();
             let conditional = object::string(&wanted, &["metadata", "resourceVersion"]);
             let conditional = parse_version(conditional).map_err(|error| error.for_update())?;
             check_uid(target, &wanted, old)?;
-            if let Some(written) = self.replace(&step, &entry, wanted, &warnings).await? {
+            if let Some(written) = self.replace(&step, &entry, wanted, request.managers, &warnings).await? {
                 return Ok(written);
             }
             if conditional.is_some() {
@@ -215,7 +231,7 @@ impl Registry {
             if served.stores_as_served() {
                 served.strategy().default(&mut wanted);
             }
-            if let Some(written) = self.replace(&step, &entry, wanted, &warnings).await? {
+            if let Some(written) = self.replace(&step, &entry, wanted, patched.managers, &warnings).await? {
                 return Ok(written);
             }
         }
@@ -232,6 +248,7 @@ impl Registry {
         step: &Step<'_>,
         entry: &Entry,
         wanted: Value,
+        managers: managed::Request,
         warnings: &[String],
     ) -> Result<Option<Written>, ApiError> {
         let (target, served) = (step.target(), step.served());
@@ -241,7 +258,7 @@ impl Registry {
         check_version(step, &wanted, stored)?;
         let mut new = wanted;
         let live = served_value(served, stored)?;
-        managed::update(&schema(served), &live, &mut new, &step.manager_info(), strategy.reset_fields(&target.subresource));
+        step.record_manager(Some(&live), &mut new, managers);
         let mut new = to_stored(served, new);
         let context = step.context();
         meta::keep_generation(metadata_mut(&mut new), &old["metadata"]);
@@ -257,6 +274,7 @@ impl Registry {
         let mut warnings = warnings.to_vec();
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
+        managed::keep_times_of_noop(&mut new, &old);
         if goes_now(served, &new, &old) {
             let Some(revision) = self.remove(target, entry, &old, step.options.dry_run).await? else { return Ok(None) };
             return Ok(Some(Written { stored: read_back(pack(served, &new), revision)?, created: false, warnings }));
@@ -370,9 +388,24 @@ fn contended(target: &Target) -> ApiError {
     ApiError::conflict(&target.served.name, target.object(), MODIFIED)
 }
 
-/// The schema that managed fields follow.
-fn schema(served: &Served) -> managed::TypeSchema {
-    managed::TypeSchema::new(served.ty)
+/// The versions that a kind with two faces is written in.
+struct Faces<'a> {
+    served: &'a Served,
+    scheme: &'a Scheme,
+}
+
+impl Versions for Faces<'_> {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Versioned<'_>> {
+        let other = self.scheme.iter().find(|other| {
+            other.storage == self.served.storage && other.kind() == self.served.kind() && other.api_version == api_version
+        })?;
+        let stored = to_stored(self.served, object.clone());
+        let object = match &other.resource.stored_as {
+            Some(face) => (face.from_stored)(stored),
+            None => stored,
+        };
+        Some(Versioned { object, schema: TypeRef::kind(other.ty), reset: managed::Set::of_fields(&[]) })
+    }
 }
 
 fn to_stored(served: &Served, object: Value) -> Value {

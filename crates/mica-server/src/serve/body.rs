@@ -2,7 +2,7 @@
 
 use mica_machinery::codec::{self, Decoded};
 use mica_machinery::facts::{TypeId, facts};
-use mica_machinery::{object, protobuf};
+use mica_machinery::{managed, object, protobuf};
 use crate::pending::yaml;
 use serde_json::Value;
 
@@ -23,6 +23,8 @@ pub struct Wanted<'a> {
 /// A decoded body and the warnings it gave.
 pub struct Read {
     pub object: Value,
+    /// Whether the body asks to forget who manages its fields, which its object does not show.
+    pub managers: managed::Request,
     pub warnings: Vec<String>,
 }
 
@@ -65,7 +67,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         FieldValidation::Warn => problems,
         _ => Vec::new(),
     };
-    Ok(Read { object: typed(value, wanted), warnings })
+    Ok(Read { object: typed(value, wanted), managers: managed::request_of(&json), warnings })
 }
 
 /// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
@@ -79,7 +81,7 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
     check_kind(group, version, &stated.kind, wanted)?;
     let Decoded { value, strict } = codec::decode(wanted.ty, json).map_err(|error| error.to_string())?;
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { strict };
-    Ok(Read { object: typed(value, wanted), warnings })
+    Ok(Read { object: typed(value, wanted), managers: managed::request_of(json), warnings })
 }
 
 /// Decodes the DeleteOptions in the body of a DELETE. Upstream takes any kind and apiVersion there, and ignores what it
@@ -113,7 +115,7 @@ fn read_protobuf(
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
     let value = protobuf::decode(wanted.ty, document.raw).map_err(|error| cannot(&error))?;
-    Ok(Read { object: typed(value, wanted), warnings: Vec::new() })
+    Ok(Read { object: typed(value, wanted), managers: managed::Request::Usual, warnings: Vec::new() })
 }
 
 /// The problems of YAML are one error of their own among the others.

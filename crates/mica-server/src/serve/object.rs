@@ -16,7 +16,7 @@ use crate::http::Body;
 use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
 use crate::registry::{CreateRequest, Deleted, PatchRequest, Patched, UpdateRequest, Written};
-use crate::scheme::{Served, join_version};
+use crate::scheme::Served;
 
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
@@ -33,7 +33,7 @@ pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.create(grant, CreateRequest { object: read.object, options, manager }).await?;
+    let written = call.server.registry.create(grant, CreateRequest { object: read.object, managers: read.managers, options, manager }).await?;
     written_response(served, media, written, read.warnings)
 }
 
@@ -43,7 +43,7 @@ pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, options, manager }).await?;
+    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, managers: read.managers, options, manager }).await?;
     written_response(served, media, written, read.warnings)
 }
 
@@ -103,8 +103,8 @@ fn decode_patched(
     let problems: Vec<String> = patched.strict.iter().cloned().chain(read.warnings).collect();
     match validation {
         FieldValidation::Strict if !problems.is_empty() => Err(undecodable(&patch::strict_reason(&problems))),
-        FieldValidation::Warn => Ok(Patched { object: read.object, warnings: problems }),
-        _ => Ok(Patched { object: read.object, warnings: Vec::new() }),
+        FieldValidation::Warn => Ok(Patched { object: read.object, managers: read.managers, warnings: problems }),
+        _ => Ok(Patched { object: read.object, managers: read.managers, warnings: Vec::new() }),
     }
 }
 
@@ -179,9 +179,4 @@ fn written_response(
     warnings.extend(written.warnings);
     warn(&mut response, &warnings);
     Ok(response)
-}
-
-/// The apiVersion that objects of a resource carry.
-pub(crate) fn api_version(served: &Served) -> String {
-    join_version(served.resource.group, served.resource.version)
 }

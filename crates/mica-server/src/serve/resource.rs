@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Response, StatusCode};
-use mica_api::GroupResource;
+use http::{Response, StatusCode};
 
 use super::{Call, object, stream};
 use crate::authz::{self, Target};
@@ -20,9 +19,11 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     if call.located.address == Address::AllPlanes {
         return crate::wildcard::answer(call, path).await;
     }
+    let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+    let permit = authz::authorize(&call.user, verb, path)?;
     let plane = call.server.plane(&call.located.address).await?;
     let served = route(&plane.scheme, path)?;
-    let verb = verb(&call.parts.method, path, call, &served)?;
+    check_offered(verb, path, &served)?;
     if call.query.flag("export") {
         return Err(ApiError::bad_request("the export parameter, deprecated since v1.14, is no longer supported"));
     }
@@ -34,7 +35,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         name: path.name.clone(),
         subresource: path.subresource.clone().unwrap_or_default(),
     };
-    let grant = authz::authorize(&call.user, verb, target)?;
+    let grant = permit.grant(target);
     if !grant.target.subresource.is_empty()
         && let Some(special) = subresource::find(&grant.target)
     {
@@ -71,9 +72,8 @@ pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiErr
     if known && placed { Ok(served.clone()) } else { Err(ApiError::no_such_resource()) }
 }
 
-/// The verb of the request, if the resource offers it.
-fn verb(method: &Method, path: &ResourcePath, call: &Call<'_>, served: &Served) -> Result<Verb, ApiError> {
-    let verb = Verb::of(method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+/// Refuses a verb that the resource does not offer at this path.
+fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(), ApiError> {
     let offered = match &path.subresource {
         Some(name) => served.subresource(name).is_some_and(|subresource| subresource.verbs.contains(&verb.as_str())),
         None => served.has_verb(verb.as_str()),
@@ -84,7 +84,7 @@ fn verb(method: &Method, path: &ResourcePath, call: &Call<'_>, served: &Served) 
     let named_create = verb == Verb::Create && path.name.is_some() && path.subresource.is_none();
     let nameless_change = matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none();
     if offered && !(everywhere && writes) && !named_create && !nameless_change {
-        Ok(verb)
+        Ok(())
     } else {
         Err(ApiError::method_not_allowed())
     }
@@ -165,17 +165,5 @@ pub fn manager(call: &Call<'_>, named: &str) -> String {
     if !named.is_empty() {
         return named.to_owned();
     }
-    let agent = call.header(&http::header::USER_AGENT);
-    let first = agent.split('/').next().unwrap_or_default();
-    let printable: String = first.chars().filter(|c| !c.is_control()).collect();
-    let mut end = printable.len().min(128);
-    while !printable.is_char_boundary(end) {
-        end -= 1;
-    }
-    if end == 0 { "unknown".to_owned() } else { printable[..end].to_owned() }
-}
-
-/// The name that a missing resource is told under.
-pub fn resource_name(path: &ResourcePath) -> GroupResource {
-    GroupResource::new(&path.group, &path.resource)
+    mica_machinery::managed::manager_of_user_agent(call.header(&http::header::USER_AGENT))
 }

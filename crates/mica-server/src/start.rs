@@ -1,0 +1,77 @@
+//! Putting a server together on a store.
+
+use std::sync::Arc;
+
+use mica_machinery::kind::{Profile, bootstrap};
+use mica_store::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::authn::Authenticator;
+use crate::discovery::Documents;
+use crate::error::ApiError;
+use crate::health::{Asks, Health};
+use crate::metrics;
+use crate::openapi::OpenApi;
+use crate::plane::directory::Directory;
+use crate::plane::drain::Drainer;
+use crate::plane::kind::PLANES;
+use crate::registry::Registry;
+use crate::scheme::Scheme;
+use crate::serve::Server;
+
+/// What a server is made with.
+pub struct ServerOptions {
+    pub profile: Profile,
+    /// The certificates that clients of planes trust, in PEM: every namespace of the base layer holds them.
+    pub root_ca: String,
+    pub metrics: Arc<metrics::Registry>,
+}
+
+impl Server {
+    /// Opens the server on a store, making root's records on first start.
+    pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
+        let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES]));
+        let plane_scheme = Arc::new(Scheme::new(options.profile, &[]));
+        let base = base_objects(options.profile, &options.root_ca);
+        let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
+        let registry = Registry::new(store.clone(), directory.clone());
+        let health = Health::default();
+        let probed = store.clone();
+        health.add("etcd", Asks::Always, move || {
+            let store = probed.clone();
+            async move { store.status().await.map(drop).map_err(|error| error.to_string()) }
+        });
+        Ok(Arc::new(Self {
+            store,
+            registry,
+            directory,
+            authenticator: Authenticator,
+            health,
+            metrics: options.metrics,
+            root_documents: Documents::new(&root_scheme),
+            plane_documents: Documents::new(&plane_scheme),
+            openapi: OpenApi::new(&root_scheme, &plane_scheme),
+        }))
+    }
+
+    /// Starts the loops that run beside requests: following planes and draining those that are deleted.
+    pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
+        let (directory, following) = (self.directory.clone(), stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = following.cancelled() => {}
+                () = directory.follow() => {}
+            }
+        });
+        let drainer = Drainer::new(self.store.clone(), self.registry.clone(), self.directory.clone(), stop.clone());
+        tasks.spawn(drainer.run());
+    }
+}
+
+/// What every plane is born with. Times are the plane's own, so the ones here only stand in.
+fn base_objects(profile: Profile, root_ca: &str) -> Vec<serde_json::Value> {
+    let mut objects = bootstrap::objects(profile, "1970-01-01T00:00:00Z");
+    objects.extend(bootstrap::root_ca(root_ca));
+    objects
+}
