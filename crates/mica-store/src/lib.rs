@@ -4,12 +4,14 @@
 //! values are opaque.
 
 pub mod conformance;
+pub mod embedded;
 pub mod etcd;
 pub mod hub;
 pub mod key;
 pub mod mem;
 pub mod store;
 
+pub use embedded::EmbeddedStore;
 pub use etcd::{EtcdConfig, EtcdStore};
 pub use key::{Key, KeyRange, PlaneKeys};
 pub use mem::MemStore;

@@ -175,14 +175,16 @@ pub(super) async fn no_gap_and_no_duplicate_under_concurrent_writers(bed: Bed) {
             })
         })
         .collect();
+    let (opened, mut all_open) = tokio::sync::mpsc::channel::<()>(1);
     let readers: Vec<_> = (0..READERS)
         .map(|reader| {
-            let (bed, end_key) = (bed.clone(), end_key.clone());
+            let (bed, end_key, opened) = (bed.clone(), end_key.clone(), opened.clone());
             tokio::spawn(async move {
                 // From the beginning, from the middle of the rush, from its newest moment.
                 let newest = bed.revision().await;
                 let after = Revision(start.0 + (newest.0 - start.0) * (reader as u64 % 3) / 2);
                 let mut watch = bed.watch(bed.range(), after).await;
+                drop(opened);
                 (after, read_to(&mut watch, &end_key).await)
             })
         })
@@ -191,6 +193,9 @@ pub(super) async fn no_gap_and_no_duplicate_under_concurrent_writers(bed: Bed) {
     for writer in writers {
         written.extend(writer.await.expect("a writer does not panic"));
     }
+    // The end has to come after every reader's beginning. The channel closes when the last of them has let go of it.
+    drop(opened);
+    within("opening watches", all_open.recv()).await;
     written.push(bed.put(&end_key, "end").await);
     written.sort();
     for reader in readers {

@@ -1,0 +1,405 @@
+//! The store in one directory: durable, with history, in bounded memory.
+//!
+//! Our own log is the truth ([`format`](self) of its bytes: `docs/design/embedded-store.md`); an ordered index beside it,
+//! which can always be rebuilt, says where things are. One thread commits; two more write the index out and tidy up.
+//!
+//! Invariant: nothing is visible, to a read, a comparison or a watch, before it is durable.
+
+mod backup;
+mod check;
+mod commit;
+pub mod disk;
+mod format;
+mod index;
+mod keep;
+mod log;
+mod prepare;
+mod read;
+mod recover;
+mod scan;
+mod segment;
+mod signal;
+mod tend;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::hub::{Hub, Limits};
+use crate::key::{Key, KeyRange};
+use crate::store::{
+    CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
+};
+use commit::{CheckpointLimits, CommitRequest, Committer, Job, QUEUE, Request, Start};
+use disk::{Disk, LockError, LockGuard, RealDisk};
+use index::checkpoint::Checkpoint;
+use log::{Log, SegmentSizes};
+use prepare::{Preparer, Sizes};
+use read::{Damage, Engine, LogHistory};
+use signal::Signals;
+
+pub use backup::{BackupSummary, RestoreError, restore};
+pub use check::CheckReport;
+
+/// Bytes of transactions that wait at most, in KiB.
+const QUEUE_KIB: u32 = 64 << 10;
+/// Pages up to this size are read on the caller's thread; larger ones where blocking does no harm.
+const INLINE_PAGE: usize = 64;
+
+/// How an embedded store is set up.
+#[derive(Clone)]
+pub struct Options {
+    /// The smallest and largest size of a file of the log; in between it is a sixteenth of the log.
+    pub segment_bytes: (u64, u64),
+    /// Room that only deletes and cleaning may use when the disk is full.
+    pub reserve_bytes: u64,
+    /// The log does not grow into the last bytes of the disk, which the index needs.
+    pub keep_free_bytes: u64,
+    /// Bytes of log that are replayed at most, roughly, after a crash.
+    pub checkpoint_log_bytes: u64,
+    /// Bytes of index in memory before it is written out.
+    pub checkpoint_memory_bytes: u64,
+    /// Bytes of index read before that stay in memory.
+    pub index_cache_bytes: u64,
+    /// Memory for watches.
+    pub hub: Limits,
+    /// When history is forgotten; `None` only when asked to.
+    pub compaction: Option<AutoCompaction>,
+    /// Where the log is, instead of in the directory: for tests.
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+/// When history is forgotten without being asked.
+#[derive(Clone, Copy, Debug)]
+pub struct AutoCompaction {
+    /// Every state stays readable this long.
+    pub keep: Duration,
+    /// More history than this is forgotten earlier...
+    pub keep_bytes: u64,
+    /// ...but no state before this time.
+    pub keep_at_least: Duration,
+}
+
+impl Default for AutoCompaction {
+    /// Five minutes is what clients of kube-apiserver are used to.
+    fn default() -> Self {
+        Self {
+            keep: Duration::from_mins(5),
+            keep_bytes: 2 << 30,
+            keep_at_least: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: (4 << 20, 256 << 20),
+            reserve_bytes: 4 << 20,
+            keep_free_bytes: 64 << 20,
+            checkpoint_log_bytes: 48 << 20,
+            checkpoint_memory_bytes: 16 << 20,
+            index_cache_bytes: 32 << 20,
+            hub: Limits::default(),
+            compaction: Some(AutoCompaction::default()),
+            disk: None,
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{directory} is in use: {holder}")]
+    Locked { directory: String, holder: LockError },
+    #[error("{path} has format version {found}, and this program knows versions up to {known}: use a newer program")]
+    Newer { path: String, found: u32, known: u32 },
+    #[error("stored data is damaged: {0}")]
+    Corrupt(String),
+    #[error("could not {what}")]
+    Io {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl From<Damage> for OpenError {
+    fn from(damage: Damage) -> Self {
+        match damage {
+            Damage::Io(source) => Self::Io {
+                what: "read the log",
+                source,
+            },
+            Damage::Index(lsm_tree::Error::Io(source)) => Self::Io {
+                what: "read or write the index",
+                source,
+            },
+            other => Self::Corrupt(other.text()),
+        }
+    }
+}
+
+/// A [`Store`] in one directory. Clones share it; it closes when [`EmbeddedStore::close`] is called or the last is dropped.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Arc<Engine>,
+    signals: Arc<Signals>,
+    requests: mpsc::Sender<Request>,
+    queue_bytes: Arc<Semaphore>,
+    index_directory: PathBuf,
+    threads: Mutex<Option<Threads>>,
+}
+
+struct Threads {
+    committer: JoinHandle<(Checkpoint, Log)>,
+    background: Vec<JoinHandle<()>>,
+    /// Given back last.
+    _lock: LockGuard,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, or makes one. Blocks while the log is replayed.
+    pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io {
+            what: "make the store's directory",
+            source,
+        };
+        let log_directory = directory.join("log");
+        std::fs::create_dir_all(&log_directory).map_err(io)?;
+        let disk = options
+            .disk
+            .clone()
+            .unwrap_or_else(|| Arc::new(RealDisk::new(&log_directory)));
+        let lock = disk.lock().map_err(|error| match error {
+            LockError::Io(source) => OpenError::Io {
+                what: "lock the store's directory",
+                source,
+            },
+            holder => OpenError::Locked {
+                directory: directory.display().to_string(),
+                holder,
+            },
+        })?;
+        backup::check_finished(directory)?;
+        let recovered = recover::recover(directory, &disk, &options)?;
+        let sizes = SegmentSizes {
+            smallest: options.segment_bytes.0,
+            largest: options.segment_bytes.1,
+        };
+        let ahead = Sizes {
+            reserve: options.reserve_bytes,
+            keep_free: options.keep_free_bytes,
+        };
+        let preparer = Preparer::start(disk, ahead, sizes.smallest);
+        let log = Log::new(
+            recovered.store,
+            recovered.segments.clone(),
+            preparer,
+            sizes,
+            recovered.end,
+        )
+        .map_err(|source| OpenError::Io {
+            what: "read the log",
+            source,
+        })?;
+        let hub = Hub::new(recovered.newest, options.hub);
+        let engine = Arc::new(Engine::new(
+            recovered.index,
+            recovered.segments,
+            hub,
+            recovered.compacted,
+            recovered.planes_since,
+        ));
+        let limits = CheckpointLimits {
+            log_bytes: options.checkpoint_log_bytes,
+            memory_bytes: options.checkpoint_memory_bytes,
+        };
+        let start = Start {
+            log,
+            newest: recovered.newest,
+            live: recovered.live,
+            limits,
+        };
+        Ok(Self::start(directory.join("index"), engine, start, &options, lock))
+    }
+
+    fn start(index_directory: PathBuf, engine: Arc<Engine>, start: Start, options: &Options, lock: LockGuard) -> Self {
+        let signals = Arc::new(Signals::new());
+        let (requests, receiver) = mpsc::channel(QUEUE);
+        let committer = Committer::new(engine.clone(), signals.clone(), start);
+        let committer = spawn("mica-commit", move || committer.run(receiver));
+        let tender = tend::Tender::new(
+            engine.clone(),
+            signals.clone(),
+            requests.clone(),
+            index_directory.clone(),
+        );
+        let keeper = keep::Keeper::new(engine.clone(), signals.clone(), requests.clone(), options);
+        let background = vec![
+            spawn("mica-index", move || tender.run()),
+            spawn("mica-keep", move || keeper.run()),
+        ];
+        let threads = Mutex::new(Some(Threads {
+            committer,
+            background,
+            _lock: lock,
+        }));
+        let queue_bytes = Arc::new(Semaphore::new(QUEUE_KIB as usize));
+        Self {
+            inner: Arc::new(Inner {
+                engine,
+                signals,
+                requests,
+                queue_bytes,
+                index_directory,
+                threads,
+            }),
+        }
+    }
+
+    /// Ends watches and background work, and writes the index out so that the next start is quick. Blocks meanwhile.
+    /// What comes later is refused. Closing twice does nothing.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .expect("a thread can be started")
+}
+
+impl Inner {
+    fn close(&self) {
+        let Some(threads) = self.threads.lock().take() else {
+            return;
+        };
+        self.signals.close();
+        for thread in threads.background {
+            let _ = thread.join();
+        }
+        // Not `blocking_send`: this may be called from a runtime's thread.
+        while let Err(mpsc::error::TrySendError::Full(_)) = self.requests.try_send(Request::Job(Job::Close)) {
+            std::thread::yield_now();
+        }
+        if let Ok((checkpoint, log)) = threads.committer.join() {
+            let written = self
+                .engine
+                .index
+                .flush()
+                .map_err(|damage| io::Error::other(damage.text()));
+            if let Err(error) = written.and_then(|()| checkpoint.write(&self.index_directory)) {
+                tracing::warn!(%error, "the index could not be written out; the next start will replay the log");
+            }
+            drop(log);
+        }
+        self.engine.hub.close();
+    }
+
+    fn closed() -> ReadError {
+        ReadError::Unavailable("the store is closed".into())
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, ReadError>>) -> Job) -> Result<T, ReadError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .send(Request::Job(job(reply)))
+            .await
+            .map_err(|_| Self::closed())?;
+        answer.await.map_err(|_| Self::closed())?
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn status(&self) -> Result<StoreStatus, ReadError> {
+        Ok(self.inner.engine.status())
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        Ok(self.inner.engine.get(key)?)
+    }
+
+    async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError> {
+        let RangeQuery {
+            range,
+            at,
+            after,
+            limit,
+        } = query;
+        if limit <= INLINE_PAGE {
+            return self.inner.engine.range(range, at, after, limit);
+        }
+        let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
+        blocking(move || engine.range(&range, at, after.as_ref(), limit)).await
+    }
+
+    async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
+        let (engine, range) = (self.inner.engine.clone(), range.clone());
+        blocking(move || Ok(engine.usage(&range)?)).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
+        let closed = || CommitError::Unavailable("the store is closed".into());
+        let bytes = commit::measure(&txn)?;
+        let share = u32::try_from(bytes / 1024 + 1).unwrap_or(QUEUE_KIB).min(QUEUE_KIB);
+        let permit = self
+            .inner
+            .queue_bytes
+            .clone()
+            .acquire_many_owned(share)
+            .await
+            .map_err(|_| closed())?;
+        let (request, answer) = CommitRequest::new(txn, bytes, permit);
+        self.inner
+            .requests
+            .send(Request::Commit(request))
+            .await
+            .map_err(|_| closed())?;
+        answer
+            .await
+            .map_err(|_| CommitError::Unknown("the store stopped".into()))?
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, ReadError> {
+        let engine = &self.inner.engine;
+        let from = engine.watch_from(&range, after)?;
+        let history = Box::new(LogHistory {
+            engine: engine.clone(),
+            range: range.clone(),
+        });
+        Ok(Box::new(engine.hub.watch_with(range, from, history)))
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
+        self.inner.ask(|reply| Job::Compact(revision, reply)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(answer) => answer,
+        Err(error) => Err(ReadError::Unavailable(error.into())),
+    }
+}

@@ -1,0 +1,305 @@
+//! What the store's parts share, and every read of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+
+use super::format::Entry;
+use super::index::view::{Found, FoundChange};
+use super::index::{Index, View};
+use super::segment::{Loader, SegmentMap, Segments};
+use crate::hub::{History, HistoryPage, Hub};
+use crate::key::{Key, KeyRange};
+use crate::store::{
+    Change, CommitError, Event, Page, ReadError, Record, Revision, Signal, StoreStatus, Usage, WatchError,
+};
+
+/// Changes looked up for one page of a watch's history. Their places in the log take about 200 bytes each.
+const HISTORY_PAGE: usize = 4096;
+/// Bytes of values loaded for one page of a watch's history.
+const HISTORY_BYTES: u64 = 8 << 20;
+
+/// Why stored data could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damage {
+    #[error("{0}")]
+    Corrupt(String),
+    #[error("the index refers to log segment {segment:08x}, which is not there")]
+    SegmentGone { segment: u32 },
+    #[error("the log could not be read")]
+    Io(#[source] io::Error),
+    #[error("the index could not be read")]
+    Index(#[source] lsm_tree::Error),
+}
+
+impl Damage {
+    fn is_corruption(&self) -> bool {
+        match self {
+            Self::Corrupt(_) | Self::SegmentGone { .. } => true,
+            Self::Io(_) | Self::Index(lsm_tree::Error::Io(_)) => false,
+            Self::Index(_) => true,
+        }
+    }
+
+    /// The whole chain in one line.
+    pub(super) fn text(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl From<Damage> for ReadError {
+    fn from(damage: Damage) -> Self {
+        if damage.is_corruption() {
+            Self::Corrupt(damage.text())
+        } else {
+            Self::Unavailable(damage.into())
+        }
+    }
+}
+
+impl From<Damage> for CommitError {
+    fn from(damage: Damage) -> Self {
+        if damage.is_corruption() {
+            Self::Corrupt(damage.text())
+        } else {
+            Self::Unavailable(damage.into())
+        }
+    }
+}
+
+/// What readers, the committer and the background work share.
+pub(super) struct Engine {
+    pub(super) index: Arc<Index>,
+    pub(super) segments: Arc<Segments>,
+    pub(super) hub: Hub,
+    compacted: AtomicU64,
+    /// What the index knows of planes' last changes is complete only after this revision.
+    pub(super) planes_since: Revision,
+}
+
+impl Engine {
+    pub(super) fn new(
+        index: Arc<Index>,
+        segments: Arc<Segments>,
+        hub: Hub,
+        compacted: Revision,
+        planes_since: Revision,
+    ) -> Self {
+        Self {
+            index,
+            segments,
+            hub,
+            compacted: AtomicU64::new(compacted.0),
+            planes_since,
+        }
+    }
+
+    pub(super) fn compacted(&self) -> Revision {
+        Revision(self.compacted.load(Ordering::Acquire))
+    }
+
+    /// Refuses reads before this revision from now on. What they would need may be forgotten afterwards.
+    pub(super) fn set_compacted(&self, revision: Revision) {
+        self.compacted.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
+    /// The index and the log at one moment.
+    pub(super) fn view(&self) -> (View, Arc<SegmentMap>) {
+        loop {
+            let removals = self.segments.removals();
+            let view = self.index.view();
+            let segments = self.segments.map();
+            // A segment removed in between may be one that the view still refers to.
+            if self.segments.removals() == removals {
+                return (view, segments);
+            }
+        }
+    }
+
+    pub(super) fn loader<'a>(&'a self, segments: &'a SegmentMap) -> Loader<'a> {
+        Loader {
+            segments,
+            disk: &**self.segments.disk(),
+        }
+    }
+
+    pub(super) fn status(&self) -> StoreStatus {
+        StoreStatus {
+            revision: self.index.revision(),
+            compacted: self.compacted(),
+        }
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Record>, Damage> {
+        let (view, segments) = self.view();
+        let Some(entry) = view.version(key, view.revision())? else {
+            return Ok(None);
+        };
+        let value = self.loader(&segments).load(key.as_str(), &entry)?;
+        Ok(Some(Record {
+            value,
+            revision: entry.revision,
+        }))
+    }
+
+    /// A value by its place, for the committer.
+    pub(super) fn load(&self, key: &Key, entry: &Entry) -> Result<bytes::Bytes, Damage> {
+        self.loader(&self.segments.map()).load(key.as_str(), entry)
+    }
+
+    pub(super) fn range(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Page, ReadError> {
+        let (view, segments) = self.view();
+        let revision = at.unwrap_or_else(|| view.revision());
+        if revision > view.revision() {
+            return Err(ReadError::Future {
+                current: view.revision(),
+            });
+        }
+        let read_at = if self.is_quiet_since(&view, range, revision)? {
+            view.revision()
+        } else {
+            self.check_not_compacted(revision)?;
+            revision
+        };
+        let (entries, more) = view.list(range, read_at, after, limit)?;
+        let wanted: Vec<_> = entries.iter().map(|(key, entry)| (key.as_str(), *entry)).collect();
+        let values = self.loader(&segments).load_many(&wanted)?;
+        let records = entries.into_iter().zip(values);
+        let records = records
+            .map(|((key, entry), value)| {
+                (
+                    key,
+                    Record {
+                        value,
+                        revision: entry.revision,
+                    },
+                )
+            })
+            .collect();
+        Ok(Page {
+            records,
+            revision,
+            more,
+        })
+    }
+
+    pub(super) fn usage(&self, range: &KeyRange) -> Result<Usage, Damage> {
+        self.view().0.usage(range)
+    }
+
+    /// Whether a range lies in a plane that has not changed since a revision: then the newest state is that state.
+    fn is_quiet_since(&self, view: &View, range: &KeyRange, since: Revision) -> Result<bool, Damage> {
+        if since >= view.revision() {
+            return Ok(true);
+        }
+        match range.plane() {
+            Some(plane) => Ok(self.planes_since <= since && view.last_change(plane)? <= since),
+            None => Ok(false),
+        }
+    }
+
+    /// Asked after the view was taken: what a compaction removed before that it has announced before that.
+    fn check_not_compacted(&self, revision: Revision) -> Result<(), ReadError> {
+        let compacted = self.compacted();
+        if revision < compacted {
+            Err(ReadError::Expired { compacted })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// From where a watch has to look for changes: later than asked if nothing happened until then.
+    pub(super) fn watch_from(&self, range: &KeyRange, after: Revision) -> Result<Revision, ReadError> {
+        let (view, _) = self.view();
+        if self.is_quiet_since(&view, range, after)? {
+            return Ok(after.max(view.revision()));
+        }
+        self.check_not_compacted(after)?;
+        Ok(after)
+    }
+
+    /// A page of the changes in a range after a revision.
+    fn changes(&self, range: &KeyRange, after: Revision) -> Result<HistoryPage, ReadError> {
+        let (view, segments) = self.view();
+        if self.is_quiet_since(&view, range, after)? {
+            return Ok(HistoryPage {
+                signals: Vec::new(),
+                covered: view.revision(),
+            });
+        }
+        self.check_not_compacted(after)?;
+        let (found, complete_to) = view.changes(range, after, HISTORY_PAGE)?;
+        let loader = self.loader(&segments);
+        let (mut signals, mut bytes) = (Vec::with_capacity(found.len()), 0);
+        let mut covered = complete_to.unwrap_or_else(|| view.revision());
+        for Found { revision, change } in found {
+            if bytes > HISTORY_BYTES {
+                covered = Revision(revision.0 - 1);
+                break;
+            }
+            let (key, put, previous) = match change {
+                FoundChange::Dropped(plane) => {
+                    signals.push(Signal::Dropped(plane, revision));
+                    continue;
+                }
+                FoundChange::Put(key, entry) => {
+                    let previous = view.replaced_by(&key, revision)?;
+                    (key, Some(entry), previous)
+                }
+                FoundChange::Delete(key, entry) => (key, None, Some(entry)),
+            };
+            let mut load = |entry: &Entry| {
+                bytes += u64::from(entry.value_len);
+                loader.load(key.as_str(), entry)
+            };
+            let change = put
+                .map(|entry| load(&entry))
+                .transpose()?
+                .map_or(Change::Delete, Change::Put);
+            let previous = previous
+                .map(|entry| {
+                    load(&entry).map(|value| Record {
+                        value,
+                        revision: entry.revision,
+                    })
+                })
+                .transpose()?;
+            signals.push(Signal::Event(Arc::new(Event::new(key, revision, change, previous))));
+        }
+        Ok(HistoryPage { signals, covered })
+    }
+}
+
+/// The history of one watch, read from the index and the log.
+pub(super) struct LogHistory {
+    pub(super) engine: Arc<Engine>,
+    pub(super) range: KeyRange,
+}
+
+#[async_trait]
+impl History for LogHistory {
+    async fn page(&mut self, after: Revision) -> Result<HistoryPage, WatchError> {
+        let (engine, range) = (self.engine.clone(), self.range.clone());
+        let page = tokio::task::spawn_blocking(move || engine.changes(&range, after)).await;
+        match page {
+            Ok(Ok(page)) => Ok(page),
+            Ok(Err(ReadError::Expired { .. })) => Err(WatchError::Lagged),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the history of a watch could not be read");
+                Err(WatchError::Lagged)
+            }
+            Err(_) => Err(WatchError::Closed),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The embedded store: the contract, restarts, faults, kills.
+
+mod conformance;
+
+use std::time::Duration;
+
+use mica_store::embedded::{AutoCompaction, Options};
+use mica_store::hub::Limits;
+
+/// Everything small, so that a test of a second passes through segments, checkpoints, merging and cleaning.
+pub fn tiny() -> Options {
+    Options {
+        segment_bytes: (16 << 10, 64 << 10),
+        reserve_bytes: 8 << 10,
+        keep_free_bytes: 0,
+        checkpoint_log_bytes: 32 << 10,
+        checkpoint_memory_bytes: 32 << 10,
+        index_cache_bytes: 1 << 20,
+        hub: Limits {
+            buffer: 8,
+            buffer_bytes: 1 << 20,
+            ring: 64,
+            ring_bytes: 1 << 20,
+        },
+        compaction: None,
+        disk: None,
+    }
+}
+
+/// Like [`tiny`], and forgetting history as fast as it can.
+pub fn forgetful() -> Options {
+    let keep = Duration::from_millis(20);
+    Options {
+        compaction: Some(AutoCompaction {
+            keep,
+            keep_bytes: 1 << 20,
+            keep_at_least: keep,
+        }),
+        ..tiny()
+    }
+}
