@@ -237,6 +237,16 @@ func (m *markers) readFields(path, typ string, body *ast.StructType) {
 		for _, name := range field.Names {
 			m.fields[path+"."+typ+"."+name.Name] = found
 		}
+		if len(field.Names) != 0 {
+			continue
+		}
+		// An embedded field goes by its type's name.
+		switch embedded := field.Type.(type) {
+		case *ast.Ident:
+			m.fields[path+"."+typ+"."+embedded.Name] = found
+		case *ast.SelectorExpr:
+			m.fields[path+"."+typ+"."+embedded.Sel.Name] = found
+		}
 	}
 }
 

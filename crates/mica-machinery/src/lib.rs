@@ -11,6 +11,7 @@ pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod object;
+pub mod openapi;
 pub mod patch;
 pub mod protobuf;
 pub mod quantity;

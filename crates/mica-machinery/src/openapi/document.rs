@@ -1,0 +1,386 @@
+//! Whole documents: OpenAPI 3.0 for each group and version, Swagger 2.0 for all of them.
+//!
+//! A document of a group and version holds the schemas of what its operations name and everything that those refer to;
+//! the Swagger document holds each type once, however many groups use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::operation::{self, JSON, Names, Operation, PathItem, root_path};
+use super::parameter::Parameter;
+use super::schema::{self, Dialect};
+use super::{ApiResource, Describe, Encodings};
+use crate::facts::facts;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+const GVK: &str = "x-kubernetes-group-version-kind";
+
+/// Everything that one server serves, ready to be described.
+pub struct Api<'a> {
+    /// In any order.
+    pub resources: &'a [ApiResource],
+    pub describe: &'a dyn Describe,
+    /// For `info`: the minor release of Kubernetes that is served, such as `1.36`.
+    pub version: &'a str,
+}
+
+impl Api<'_> {
+    /// The OpenAPI 3.0 documents by the name that the index gives them: `api/v1`, `apis/apps`, `version`.
+    pub fn documents(&self) -> Vec<(String, Value)> {
+        let mut all = vec![
+            ("api".to_owned(), self.document(&[legacy_versions()], None)),
+            ("apis".to_owned(), self.document(&[groups()], None)),
+            ("version".to_owned(), self.document(&[version()], None)),
+        ];
+        for (group, versions) in self.versions() {
+            if !group.is_empty() {
+                all.push((format!("apis/{group}"), self.document(&[self.group(group)], None)));
+            }
+            for version in versions {
+                let name = root_path(group, version).trim_start_matches('/').to_owned();
+                all.push((name, self.document(&self.paths(group, version), Some((group, version)))));
+            }
+        }
+        all
+    }
+
+    /// The Swagger 2.0 document.
+    pub fn swagger(&self) -> Value {
+        let mut paths = vec![legacy_versions(), groups(), version()];
+        let versions = self.versions();
+        for (group, versions) in &versions {
+            if !group.is_empty() {
+                paths.push(self.group(group));
+            }
+            paths.extend(versions.iter().flat_map(|version| self.paths(group, version)));
+        }
+        let served: Vec<(&str, &str)> = versions
+            .iter()
+            .flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
+            .collect();
+        let definitions = self.definitions(&paths, Dialect::Swagger, &served);
+        let mut shared = BTreeMap::new();
+        let paths: Map<String, Value> = paths
+            .iter()
+            .map(|item| (item.path.clone(), swagger_path(item, &mut shared)))
+            .collect();
+        let parameters: Map<String, Value> = shared.into_values().collect();
+        json!({
+            "swagger": "2.0",
+            "info": self.info(),
+            "paths": paths,
+            "definitions": definitions,
+            "parameters": parameters,
+            "securityDefinitions": security_schemes(),
+            "security": [{"BearerToken": []}],
+        })
+    }
+
+    fn document(&self, paths: &[PathItem], version: Option<(&str, &str)>) -> Value {
+        let served: Vec<(&str, &str)> = version.into_iter().collect();
+        let schemas = self.definitions(paths, Dialect::OpenApi3, &served);
+        let paths: Map<String, Value> = paths.iter().map(|item| (item.path.clone(), path_of(item))).collect();
+        json!({
+            "openapi": "3.0.0",
+            "info": self.info(),
+            "paths": paths,
+            "components": {"schemas": schemas, "securitySchemes": security_schemes()},
+        })
+    }
+
+    fn info(&self) -> Value {
+        json!({"title": "Kubernetes", "version": self.version})
+    }
+
+    /// Every group and its versions, sorted.
+    fn versions(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for resource in self.resources {
+            versions.entry(&resource.group).or_default().insert(&resource.version);
+        }
+        versions
+    }
+
+    fn paths(&self, group: &str, version: &str) -> Vec<PathItem> {
+        let resources = || {
+            self.resources
+                .iter()
+                .filter(|r| r.group == group && r.version == version)
+        };
+        let names = Names::new(group, version);
+        let mut encodings = Encodings::Protobuf;
+        if resources().all(|resource| resource.encodings == Encodings::Text) {
+            encodings = Encodings::Text;
+        }
+        let list = discovery(
+            format!("get{}APIResources", names.id),
+            names.tag,
+            "get available resources",
+            "APIResourceList",
+        );
+        let list = Operation {
+            produces: encodings.plain(),
+            consumes: encodings.plain(),
+            ..list
+        };
+        let mut paths = vec![PathItem::new(format!("{}/", root_path(group, version)), vec![list])];
+        paths.extend(resources().flat_map(|resource| operation::paths(resource, self.describe)));
+        paths
+    }
+
+    fn group(&self, group: &str) -> PathItem {
+        let names = Names::of_group(group);
+        let get = discovery(
+            format!("get{}APIGroup", names.id),
+            names.tag,
+            "get information of a group",
+            "APIGroup",
+        );
+        PathItem::new(format!("/apis/{group}/"), vec![get])
+    }
+
+    /// The schemas of all types that the operations name, and of those below them.
+    fn definitions(&self, paths: &[PathItem], dialect: Dialect, served: &[(&str, &str)]) -> Value {
+        let mut names = BTreeSet::new();
+        for operation in paths.iter().flat_map(|item| &item.operations) {
+            schema::collect(&operation.answer, &mut names);
+            if let Some(body) = &operation.body {
+                schema::collect(&body.r#type, &mut names);
+            }
+        }
+        let define = |name: String| {
+            let mut definition = schema::definition(&name, dialect, self.describe);
+            let kinds = kinds(&name, served);
+            if !kinds.is_empty() {
+                definition.insert(GVK.to_owned(), kinds.into());
+            }
+            (name, definition.into())
+        };
+        names.into_iter().map(define).collect::<Map<String, Value>>().into()
+    }
+}
+
+/// Kinds that every group and version has: bodies of deletions and events of watches.
+const IN_EVERY_VERSION: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+
+/// The groups, versions and kinds that a type is, as far as they matter to a document of the `served` versions.
+fn kinds(name: &str, served: &[(&str, &str)]) -> Vec<Value> {
+    let Some(ty) = facts().openapi(name) else {
+        return Vec::new();
+    };
+    let mut found = BTreeSet::new();
+    for kind in facts().kinds().iter().filter(|kind| kind.ty == ty) {
+        if kind.group != "*" {
+            found.insert((kind.group, kind.version, kind.kind));
+            continue;
+        }
+        found.insert(("", "v1", kind.kind));
+        if IN_EVERY_VERSION.contains(&kind.kind) {
+            found.extend(served.iter().map(|(group, version)| (*group, *version, kind.kind)));
+        }
+    }
+    let describe = |(group, version, kind)| json!({"group": group, "version": version, "kind": kind});
+    found.into_iter().map(describe).collect()
+}
+
+fn discovery(id: String, tag: String, description: &str, answer: &str) -> Operation {
+    Operation {
+        method: "get",
+        id,
+        tag,
+        description: description.to_owned(),
+        action: "",
+        kind: None,
+        parameters: Vec::new(),
+        body: None,
+        responses: operation::OK,
+        answer: format!("{META}.{answer}"),
+        consumes: Encodings::Protobuf.plain(),
+        produces: Encodings::Protobuf.plain(),
+    }
+}
+
+fn legacy_versions() -> PathItem {
+    let get = discovery(
+        "getCoreAPIVersions".to_owned(),
+        "core".to_owned(),
+        "get available API versions",
+        "APIVersions",
+    );
+    PathItem::new("/api/".to_owned(), vec![get])
+}
+
+fn groups() -> PathItem {
+    let get = discovery(
+        "getAPIVersions".to_owned(),
+        "apis".to_owned(),
+        "get available API versions",
+        "APIGroupList",
+    );
+    PathItem::new("/apis/".to_owned(), vec![get])
+}
+
+fn version() -> PathItem {
+    let about = "get the version information for this server";
+    let get = Operation {
+        answer: "io.k8s.apimachinery.pkg.version.Info".to_owned(),
+        consumes: &[JSON],
+        produces: &[JSON],
+        ..discovery("getCodeVersion".to_owned(), "version".to_owned(), about, "")
+    };
+    PathItem::new("/version/".to_owned(), vec![get])
+}
+
+fn security_schemes() -> Value {
+    json!({"BearerToken": {
+        "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+    }})
+}
+
+/// What both dialects write of an operation in the same way.
+fn common(operation: &Operation) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("tags".to_owned(), json!([operation.tag]));
+    out.insert("description".to_owned(), operation.description.as_str().into());
+    out.insert("operationId".to_owned(), operation.id.as_str().into());
+    if !operation.action.is_empty() {
+        out.insert("x-kubernetes-action".to_owned(), operation.action.into());
+    }
+    if let Some([group, version, kind]) = &operation.kind {
+        out.insert(
+            GVK.to_owned(),
+            json!({"group": group, "version": version, "kind": kind}),
+        );
+    }
+    out
+}
+
+fn responses(operation: &Operation, describe: impl Fn(&str) -> Map<String, Value>) -> Value {
+    let mut responses = Map::new();
+    for (code, text) in operation.responses {
+        responses.insert((*code).to_owned(), describe(text).into());
+    }
+    responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
+    responses.into()
+}
+
+fn path_of(item: &PathItem) -> Value {
+    let mut out = Map::new();
+    let content = |types: &[&str], name: &str| -> Value {
+        let schema = json!({"schema": Dialect::OpenApi3.reference(name)});
+        types
+            .iter()
+            .map(|media| ((*media).to_owned(), schema.clone()))
+            .collect::<Map<String, Value>>()
+            .into()
+    };
+    let write = |parameters: &[Parameter]| -> Value {
+        parameters
+            .iter()
+            .map(|parameter| parameter.to_json(Dialect::OpenApi3))
+            .collect::<Vec<_>>()
+            .into()
+    };
+    for operation in &item.operations {
+        let mut method = common(operation);
+        if !operation.parameters.is_empty() {
+            method.insert("parameters".to_owned(), write(&operation.parameters));
+        }
+        if let Some(body) = &operation.body {
+            let mut request = json!({"content": content(operation.consumes, &body.r#type)});
+            if body.required {
+                request["required"] = true.into();
+            }
+            method.insert("requestBody".to_owned(), request);
+        }
+        let answer = content(operation.produces, &operation.answer);
+        let describe = |text: &str| {
+            let described = [
+                ("description".to_owned(), text.into()),
+                ("content".to_owned(), answer.clone()),
+            ];
+            Map::from_iter(described)
+        };
+        method.insert("responses".to_owned(), responses(operation, describe));
+        out.insert(operation.method.to_owned(), method.into());
+    }
+    if !item.parameters.is_empty() {
+        out.insert("parameters".to_owned(), write(&item.parameters));
+    }
+    out.into()
+}
+
+/// Parameters that stand once in the Swagger document, by their text: their name there and what they are.
+type Shared = BTreeMap<String, (String, Value)>;
+
+fn swagger_path(item: &PathItem, shared: &mut Shared) -> Value {
+    let mut out = Map::new();
+    for operation in &item.operations {
+        let mut method = common(operation);
+        method.insert("consumes".to_owned(), operation.consumes.into());
+        method.insert("produces".to_owned(), operation.produces.into());
+        method.insert("schemes".to_owned(), json!(["https"]));
+        let mut parameters: Vec<Value> = Vec::new();
+        if let Some(body) = &operation.body {
+            let mut parameter =
+                json!({"name": "body", "in": "body", "schema": Dialect::Swagger.reference(&body.r#type)});
+            if body.required {
+                parameter["required"] = true.into();
+            }
+            let generic = body.r#type.starts_with("io.k8s.apimachinery.");
+            parameters.push(if generic { share(parameter, shared) } else { parameter });
+        }
+        parameters.extend(operation.parameters.iter().map(|own| swagger_parameter(own, shared)));
+        if !parameters.is_empty() {
+            method.insert("parameters".to_owned(), parameters.into());
+        }
+        let schema = Dialect::Swagger.reference(&operation.answer);
+        let describe = |text: &str| {
+            let described = [
+                ("description".to_owned(), text.into()),
+                ("schema".to_owned(), schema.clone()),
+            ];
+            Map::from_iter(described)
+        };
+        method.insert("responses".to_owned(), responses(operation, describe));
+        out.insert(operation.method.to_owned(), method.into());
+    }
+    if !item.parameters.is_empty() {
+        let parameters: Vec<Value> = item
+            .parameters
+            .iter()
+            .map(|own| swagger_parameter(own, shared))
+            .collect();
+        out.insert("parameters".to_owned(), parameters.into());
+    }
+    out.into()
+}
+
+/// Parameters that stay where they are: the name's text has the kind in it, and old kubectls look for the others.
+const UNSHARED: [&str; 3] = ["name", "fieldValidation", "dryRun"];
+
+fn swagger_parameter(parameter: &Parameter, shared: &mut Shared) -> Value {
+    let written = parameter.to_json(Dialect::Swagger);
+    if UNSHARED.contains(&parameter.name) {
+        written
+    } else {
+        share(written, shared)
+    }
+}
+
+/// Puts a parameter among the shared ones and refers to it there. Its name ends with a hash of what it is.
+fn share(parameter: Value, shared: &mut Shared) -> Value {
+    let text = parameter.to_string();
+    let (name, _) = shared.entry(text).or_insert_with_key(|text| {
+        let hash = URL_SAFE.encode(&Sha256::digest(text)[..6]);
+        (
+            format!("{}-{hash}", parameter["name"].as_str().unwrap_or_default()),
+            parameter,
+        )
+    });
+    json!({"$ref": format!("#/parameters/{name}")})
+}

@@ -1,0 +1,422 @@
+//! Claims about single schemas and operations, and about whole documents.
+
+use std::collections::BTreeSet;
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use super::{Api, ApiResource, Describe, Dialect, Undescribed, gnostic, schema};
+use crate::facts::facts;
+use crate::kind;
+
+const CORE: &str = "io.k8s.api.core.v1";
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+fn resources() -> Vec<ApiResource> {
+    kind::resources().iter().map(ApiResource::built_in).collect()
+}
+
+fn with_documents<T>(check: impl Fn(&Api<'_>) -> T) -> T {
+    check(&Api {
+        resources: &resources(),
+        describe: &Undescribed,
+        version: "1.36",
+    })
+}
+
+fn document(name: &str) -> Value {
+    with_documents(|api| {
+        let found = api.documents().into_iter().find(|(known, _)| known == name);
+        found.expect("a document of that name").1
+    })
+}
+
+fn check_schema(name: &str, dialect: Dialect, expected: Expect) {
+    let schema: Value = schema::definition(name, dialect, &Undescribed).into();
+    let mut text = String::new();
+    for (key, value) in schema.as_object().expect("an object") {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                for (name, property) in properties {
+                    text.push_str(&format!(".{name} {property}\n"));
+                }
+            }
+            _ => text.push_str(&format!("{key} {value}\n")),
+        }
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn elements_have_zero_defaults_and_references_with_siblings_are_wrapped() {
+    check_schema(
+        &format!("{CORE}.ConfigMap"),
+        Dialect::OpenApi3,
+        expect![[r##"
+        .apiVersion {"type":"string"}
+        .binaryData {"additionalProperties":{"format":"byte","type":"string"},"type":"object"}
+        .data {"additionalProperties":{"default":"","type":"string"},"type":"object"}
+        .immutable {"type":"boolean"}
+        .kind {"type":"string"}
+        .metadata {"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}],"default":{}}
+        type "object"
+    "##]],
+    );
+}
+
+#[test]
+fn swagger_has_no_defaults_and_siblings_beside_references() {
+    check_schema(
+        &format!("{CORE}.ConfigMap"),
+        Dialect::Swagger,
+        expect![[r##"
+        .apiVersion {"type":"string"}
+        .binaryData {"additionalProperties":{"format":"byte","type":"string"},"type":"object"}
+        .data {"additionalProperties":{"type":"string"},"type":"object"}
+        .immutable {"type":"boolean"}
+        .kind {"type":"string"}
+        .metadata {"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+        type "object"
+    "##]],
+    );
+}
+
+#[test]
+fn lists_and_patches_are_annotated_as_marked() {
+    check_schema(
+        &format!("{META}.ObjectMeta"),
+        Dialect::OpenApi3,
+        expect![[r##"
+        .annotations {"additionalProperties":{"default":"","type":"string"},"type":"object"}
+        .creationTimestamp {"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}
+        .deletionGracePeriodSeconds {"format":"int64","type":"integer"}
+        .deletionTimestamp {"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Time"}
+        .finalizers {"items":{"default":"","type":"string"},"type":"array","x-kubernetes-list-type":"set","x-kubernetes-patch-strategy":"merge"}
+        .generateName {"type":"string"}
+        .generation {"format":"int64","type":"integer"}
+        .labels {"additionalProperties":{"default":"","type":"string"},"type":"object"}
+        .managedFields {"items":{"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry"}],"default":{}},"type":"array","x-kubernetes-list-type":"atomic"}
+        .name {"type":"string"}
+        .namespace {"type":"string"}
+        .ownerReferences {"items":{"allOf":[{"$ref":"#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"}],"default":{}},"type":"array","x-kubernetes-list-map-keys":["uid"],"x-kubernetes-list-type":"map","x-kubernetes-patch-merge-key":"uid","x-kubernetes-patch-strategy":"merge"}
+        .resourceVersion {"type":"string"}
+        .selfLink {"type":"string"}
+        .uid {"type":"string"}
+        type "object"
+    "##]],
+    );
+}
+
+#[test]
+fn types_that_print_themselves_have_two_schemas() {
+    check_schema(
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        Dialect::OpenApi3,
+        expect![[r#"
+            format "int-or-string"
+            oneOf [{"type":"integer"},{"type":"string"}]
+        "#]],
+    );
+    check_schema(
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        Dialect::Swagger,
+        expect![[r#"
+            format "int-or-string"
+            type "string"
+        "#]],
+    );
+}
+
+#[test]
+fn our_own_kind_is_described_from_its_facts() {
+    check_schema(
+        "dev.mica.v1alpha1.PlaneSpec",
+        Dialect::OpenApi3,
+        expect![[r##"
+        description "PlaneSpec is what a plane should be."
+        .addresses {"description":"Addresses are further addresses at which the plane is served, beside /clusters/{name}/control-plane.","items":{"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAddress"}],"default":{}},"type":"array","x-kubernetes-list-map-keys":["type","value"],"x-kubernetes-list-type":"map"}
+        .state {"default":"Active","description":"State says which requests the plane takes: all of them (Active, the default), only those that read (ReadOnly), or none (Suspended).\n\nPossible enum values:\n - `\"Active\"`\n - `\"ReadOnly\"`\n - `\"Suspended\"`","enum":["Active","ReadOnly","Suspended"],"type":"string"}
+        type "object"
+    "##]],
+    );
+}
+
+#[test]
+fn unions_are_printed() {
+    check_schema(
+        "io.k8s.api.flowcontrol.v1.LimitResponse",
+        Dialect::OpenApi3,
+        expect![[r##"
+            .queuing {"$ref":"#/components/schemas/io.k8s.api.flowcontrol.v1.QueuingConfiguration"}
+            .type {"default":"","type":"string"}
+            required ["type"]
+            type "object"
+            x-kubernetes-unions [{"discriminator":"type","fields-to-discriminateBy":{"queuing":"Queuing"}}]
+        "##]],
+    );
+}
+
+fn check_paths(document: &str, wanted: impl Fn(&str) -> bool, expected: Expect) {
+    let document = self::document(document);
+    let mut text = String::new();
+    for (path, item) in document["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .filter(|(path, _)| wanted(path))
+    {
+        text.push_str(&format!("{path} {}\n", names(&item["parameters"])));
+        for (method, operation) in item
+            .as_object()
+            .expect("an object")
+            .iter()
+            .filter(|(key, _)| *key != "parameters")
+        {
+            let codes: Vec<&str> = operation["responses"]
+                .as_object()
+                .expect("responses")
+                .keys()
+                .map(String::as_str)
+                .collect();
+            let [id, action, description] =
+                ["operationId", "x-kubernetes-action", "description"].map(|key| &operation[key]);
+            text.push_str(&format!(
+                "  {method} {id} {action} {description} {} {}\n",
+                codes.join(","),
+                names(&operation["parameters"]),
+            ));
+        }
+    }
+    expected.assert_eq(&text);
+}
+
+fn names(parameters: &Value) -> String {
+    let names: Vec<&str> = parameters
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|p| p["name"].as_str())
+        .collect();
+    format!("[{}]", names.join(" "))
+}
+
+#[test]
+fn a_namespaced_resource_has_upstreams_paths_and_operations() {
+    check_paths(
+        "api/v1",
+        |path| path.contains("configmaps"),
+        expect![[r#"
+        /api/v1/configmaps [allowWatchBookmarks continue fieldSelector labelSelector limit pretty resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch]
+          get "listCoreV1ConfigMapForAllNamespaces" "list" "list or watch objects of kind ConfigMap" 200,401 []
+        /api/v1/namespaces/{namespace}/configmaps [namespace pretty]
+          delete "deleteCoreV1CollectionNamespacedConfigMap" "deletecollection" "delete collection of ConfigMap" 200,401 [continue dryRun fieldSelector gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential labelSelector limit orphanDependents propagationPolicy resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds]
+          get "listCoreV1NamespacedConfigMap" "list" "list or watch objects of kind ConfigMap" 200,401 [allowWatchBookmarks continue fieldSelector labelSelector limit resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch]
+          post "createCoreV1NamespacedConfigMap" "post" "create a ConfigMap" 200,201,202,401 [dryRun fieldManager fieldValidation]
+        /api/v1/namespaces/{namespace}/configmaps/{name} [name namespace pretty]
+          delete "deleteCoreV1NamespacedConfigMap" "delete" "delete a ConfigMap" 200,202,401 [dryRun gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential orphanDependents propagationPolicy]
+          get "readCoreV1NamespacedConfigMap" "get" "read the specified ConfigMap" 200,401 []
+          patch "patchCoreV1NamespacedConfigMap" "patch" "partially update the specified ConfigMap" 200,201,401 [dryRun fieldManager fieldValidation force]
+          put "replaceCoreV1NamespacedConfigMap" "put" "replace the specified ConfigMap" 200,201,401 [dryRun fieldManager fieldValidation]
+        /api/v1/watch/configmaps [allowWatchBookmarks continue fieldSelector labelSelector limit pretty resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch]
+          get "watchCoreV1ConfigMapListForAllNamespaces" "watchlist" "watch individual changes to a list of ConfigMap. deprecated: use the 'watch' parameter with a list operation instead." 200,401 []
+        /api/v1/watch/namespaces/{namespace}/configmaps [allowWatchBookmarks continue fieldSelector labelSelector limit namespace pretty resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch]
+          get "watchCoreV1NamespacedConfigMapList" "watchlist" "watch individual changes to a list of ConfigMap. deprecated: use the 'watch' parameter with a list operation instead." 200,401 []
+        /api/v1/watch/namespaces/{namespace}/configmaps/{name} [allowWatchBookmarks continue fieldSelector labelSelector limit name namespace pretty resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch]
+          get "watchCoreV1NamespacedConfigMap" "watch" "watch changes to an object of kind ConfigMap. deprecated: use the 'watch' parameter with a list operation instead, filtered to a single item with the 'fieldSelector' parameter." 200,401 []
+    "#]],
+    );
+}
+
+#[test]
+fn subresources_have_their_own_verbs_and_kinds() {
+    let sub = |path: &str| {
+        path.ends_with("/token") || path.ends_with("/finalize") || path.ends_with("namespaces/{name}/status")
+    };
+    check_paths(
+        "api/v1",
+        sub,
+        expect![[r#"
+        /api/v1/namespaces/{namespace}/serviceaccounts/{name}/token [dryRun fieldManager fieldValidation name namespace pretty]
+          post "createCoreV1NamespacedServiceAccountToken" "post" "create token of a ServiceAccount" 200,201,202,401 []
+        /api/v1/namespaces/{name}/finalize [dryRun fieldManager fieldValidation name pretty]
+          put "replaceCoreV1NamespaceFinalize" "put" "replace finalize of the specified Namespace" 200,201,401 []
+        /api/v1/namespaces/{name}/status [name pretty]
+          get "readCoreV1NamespaceStatus" "get" "read status of the specified Namespace" 200,401 []
+          patch "patchCoreV1NamespaceStatus" "patch" "partially update status of the specified Namespace" 200,201,401 [dryRun fieldManager fieldValidation force]
+          put "replaceCoreV1NamespaceStatus" "put" "replace status of the specified Namespace" 200,201,401 [dryRun fieldManager fieldValidation]
+    "#]],
+    );
+}
+
+#[test]
+fn reviews_can_only_be_created() {
+    check_paths(
+        "apis/authorization.k8s.io/v1",
+        |path| path.contains("reviews"),
+        expect![[r#"
+            /apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews [dryRun fieldManager fieldValidation namespace pretty]
+              post "createAuthorizationV1NamespacedLocalSubjectAccessReview" "post" "create a LocalSubjectAccessReview" 200,201,202,401 []
+            /apis/authorization.k8s.io/v1/selfsubjectaccessreviews [dryRun fieldManager fieldValidation pretty]
+              post "createAuthorizationV1SelfSubjectAccessReview" "post" "create a SelfSubjectAccessReview" 200,201,202,401 []
+            /apis/authorization.k8s.io/v1/selfsubjectrulesreviews [dryRun fieldManager fieldValidation pretty]
+              post "createAuthorizationV1SelfSubjectRulesReview" "post" "create a SelfSubjectRulesReview" 200,201,202,401 []
+            /apis/authorization.k8s.io/v1/subjectaccessreviews [dryRun fieldManager fieldValidation pretty]
+              post "createAuthorizationV1SubjectAccessReview" "post" "create a SubjectAccessReview" 200,201,202,401 []
+        "#]],
+    );
+}
+
+#[test]
+fn kubectl_finds_the_parameters_of_a_kinds_patch() {
+    let document = document("apis/rbac.authorization.k8s.io/v1");
+    let patch = &document["paths"]["/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"]["patch"];
+    expect![[r#"{"group":"rbac.authorization.k8s.io","kind":"ClusterRole","version":"v1"}"#]]
+        .assert_eq(&patch["x-kubernetes-group-version-kind"].to_string());
+    expect!["[dryRun fieldManager fieldValidation force]"].assert_eq(&names(&patch["parameters"]));
+    expect![[r#"["rbacAuthorization_v1"]"#]].assert_eq(&patch["tags"].to_string());
+}
+
+#[test]
+fn kinds_of_every_version_name_the_documents_version_only() {
+    let document = document("apis/events.k8s.io/v1");
+    let kinds = |name: &str| document["components"]["schemas"][name]["x-kubernetes-group-version-kind"].to_string();
+    expect![[r#"[{"group":"","kind":"DeleteOptions","version":"v1"},{"group":"events.k8s.io","kind":"DeleteOptions","version":"v1"}]"#]].assert_eq(&kinds(&format!("{META}.DeleteOptions")));
+    expect![[r#"[{"group":"","kind":"Status","version":"v1"}]"#]].assert_eq(&kinds(&format!("{META}.Status")));
+    expect![[r#"[{"group":"events.k8s.io","kind":"EventList","version":"v1"}]"#]]
+        .assert_eq(&kinds("io.k8s.api.events.v1.EventList"));
+}
+
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            if let Some(Value::String(target)) = object.get("$ref") {
+                found.insert(target.clone());
+            }
+            object.values().for_each(|inner| references(inner, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| references(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_resolves_and_every_schema_is_used() {
+    let check = |name: &str, document: &Value, place: &str| {
+        let mut targets = BTreeSet::new();
+        references(document, &mut targets);
+        for target in &targets {
+            let pointer = target.strip_prefix('#').expect("a reference is local");
+            assert!(document.pointer(pointer).is_some(), "{name}: {target}");
+        }
+        let schemas = document.pointer(place).and_then(Value::as_object).expect("schemas");
+        for schema in schemas.keys() {
+            assert!(
+                targets.contains(&format!("#{place}/{schema}")),
+                "{name}: nothing refers to {schema}"
+            );
+        }
+    };
+    with_documents(|api| {
+        for (name, document) in api.documents() {
+            check(&name, &document, "/components/schemas");
+        }
+        check("swagger", &api.swagger(), "/definitions");
+    });
+}
+
+#[test]
+fn operation_ids_are_unique() {
+    let mut seen = BTreeSet::new();
+    with_documents(|api| api.swagger())["paths"]
+        .as_object()
+        .expect("paths")
+        .values()
+        .flat_map(|item| item.as_object().expect("an object").values())
+        .filter_map(|operation| operation["operationId"].as_str().map(str::to_owned))
+        .for_each(|id| assert!(seen.insert(id.clone()), "{id} is there twice"));
+}
+
+fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            keys.into_iter().find_map(|key| {
+                let path = format!("{path} {key}");
+                match (left.get(key), right.get(key)) {
+                    (Some(left), Some(right)) => first_difference(left, right, &path),
+                    (left, right) => Some(format!("{path}: {left:?} against {right:?}")),
+                }
+            })
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let mut pairs = left.iter().zip(right).enumerate();
+            pairs.find_map(|(i, (left, right))| first_difference(left, right, &format!("{path} {i}")))
+        }
+        _ => (left != right).then(|| format!("{path}: {left} against {right}")),
+    }
+}
+
+#[test]
+fn protobuf_and_json_describe_the_same_document() {
+    with_documents(|api| {
+        for (name, document) in api.documents() {
+            let read = gnostic::read::read_openapi3(&gnostic::openapi3(&document));
+            assert_eq!(first_difference(&read, &document, &name), None);
+        }
+        let swagger = api.swagger();
+        let read = gnostic::read::read_swagger(&gnostic::swagger(&swagger));
+        assert_eq!(first_difference(&read, &swagger, "swagger"), None);
+    });
+}
+
+#[test]
+fn documents_are_the_same_each_time() {
+    with_documents(|api| {
+        assert_eq!(api.documents(), api.documents());
+        assert_eq!(api.swagger(), api.swagger());
+    });
+}
+
+#[test]
+fn shared_parameters_stand_once() {
+    let swagger = with_documents(|api| api.swagger());
+    let names: BTreeSet<&str> = swagger["parameters"]
+        .as_object()
+        .expect("parameters")
+        .values()
+        .filter_map(|parameter| parameter["name"].as_str())
+        .collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    expect!["allowWatchBookmarks body continue fieldManager fieldSelector force gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential labelSelector limit namespace orphanDependents pretty propagationPolicy resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch"].assert_eq(&names.join(" "));
+}
+
+struct Loud;
+
+impl Describe for Loud {
+    fn of_type(&self, name: &str) -> Option<&str> {
+        Some(if name.ends_with("Subject") { "who" } else { "what" })
+    }
+
+    fn of_field(&self, _name: &str, field: &str) -> Option<&str> {
+        (field == "kind").then_some("which")
+    }
+}
+
+#[test]
+fn values_of_enumerations_follow_the_description() {
+    let name = "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec";
+    let ty = facts().openapi(name).expect("a type");
+    assert!(
+        facts()
+            .ty(ty)
+            .fields
+            .iter()
+            .any(|field| field.printed.enumeration().next().is_some())
+    );
+    let schema = schema::definition(name, Dialect::OpenApi3, &Loud);
+    expect![[r#"{"description":"Possible enum values:\n - `\"Fail\"`\n - `\"Ignore\"`","enum":["Fail","Ignore"],"type":"string"}"#]].assert_eq(&schema["properties"]["failurePolicy"].to_string());
+    expect![[r#"{"description":"who"}"#]].assert_eq(
+        &serde_json::json!({"description": schema::definition("x.Subject", Dialect::OpenApi3, &Loud)["description"]})
+            .to_string(),
+    );
+}
