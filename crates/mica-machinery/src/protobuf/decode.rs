@@ -100,7 +100,7 @@ impl Decoder {
             }
             Shape::Map(element) => {
                 tag.expect(WireType::Bytes, name)?;
-                let (key, value) = self.entry(element, name, reader.bytes()?)?;
+                let (key, value) = self.entry(element, reader.bytes()?)?;
                 object_of(slot).insert(key, value);
                 Ok(())
             }
@@ -111,14 +111,15 @@ impl Decoder {
         }
     }
 
-    fn entry(&mut self, element: &Shape, name: &'static str, data: &[u8]) -> Result<(String, Value), ProtobufError> {
+    fn entry(&mut self, element: &Shape, data: &[u8]) -> Result<(String, Value), ProtobufError> {
         let mut key = String::new();
         let mut value = match element {
             Shape::Bytes => Value::String(String::new()),
+            Shape::StringList => Value::Array(Vec::new()),
             _ => codec::zero(element),
         };
         let mut reader = Reader::new(data);
-        while let Some(tag) = reader.tag(name)? {
+        while let Some(tag) = reader.entry_tag()? {
             match tag.number {
                 // Upstream does not look at the wire type here.
                 1 => key = wire::text(reader.bytes()?),

@@ -166,6 +166,16 @@ fn fields_given_twice_merge_and_numbers_may_be_packed() {
 }
 
 #[test]
+fn entries_of_maps_may_lack_a_value_and_hold_unknown_fields() {
+    let review = type_named("authentication.k8s.io/v1/TokenReview");
+    let decoded = decode(review, b"\x1a\x06\x12\x04\x22\x02\x0a\x00").expect("decodes");
+    assert_eq!(decoded["status"]["user"]["extra"], serde_json::json!({"": []}));
+    let config_map = type_named("/v1/ConfigMap");
+    let decoded = decode(config_map, b"\x12\x05\x00\x07\x0a\x01k").expect("decodes");
+    assert_eq!(decoded["data"], serde_json::json!({"k": ""}));
+}
+
+#[test]
 fn tables_have_no_protobuf() {
     let error = encode(type_named("meta.k8s.io/v1/Table"), &Value::Null)
         .expect_err("is refused")

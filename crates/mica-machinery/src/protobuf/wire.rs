@@ -97,6 +97,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The tag of a field in a map's entry, where upstream takes any number.
+    pub(super) fn entry_tag(&mut self) -> Result<Option<Tag>, ProtobufError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let wire = self.varint()?;
+        Ok(Some(Tag {
+            number: (wire >> 3) as u32,
+            wire_type: (wire & 7) as u8,
+        }))
+    }
+
     pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {

@@ -1,8 +1,11 @@
 //! Nodes into JSON: tags resolved, aliases expanded within bounds, mappings merged, keys made strings.
+//!
+//! Two steps, because YAML's mappings may have keys that JSON has not: those are refused only if they are still there
+//! when all aliases are expanded and all duplicates replaced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use super::YamlError;
 use super::emit::float_text;
@@ -19,29 +22,26 @@ pub(super) fn convert(document: &Document) -> Result<(Value, Vec<String>), YamlE
         count: 0,
         alias_count: 0,
     };
-    let value = match document.root {
+    let tree = match document.root {
         Some(root) => {
             converter.count = 1;
-            converter.value(root)?
+            converter.tree(root)?
         }
-        None => Value::Null,
+        None => Tree::Scalar(Scalar::Null),
     };
-    Ok((value, converter.duplicates))
+    Ok((tree.into_json()?, converter.duplicates))
 }
 
-struct Converter<'a> {
-    document: &'a Document,
-    /// Aliases being expanded: meeting one again means that it contains itself.
-    open_aliases: HashSet<NodeId>,
-    duplicates: Vec<String>,
-    /// Nodes converted, and how many of them inside aliases.
-    count: usize,
-    alias_count: usize,
+/// A value as YAML has it.
+enum Tree {
+    Scalar(Scalar),
+    List(Vec<Tree>),
+    /// In the order of first appearance.
+    Map(Vec<(Scalar, Tree)>),
 }
 
-/// A key as YAML has it; JSON has only strings.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Scalar {
     Null,
     Bool(bool),
     Int(i64),
@@ -54,26 +54,39 @@ enum Key {
 /// A mapping being filled, possibly from several nodes.
 #[derive(Default)]
 struct Target {
-    seen: HashSet<Key>,
-    map: Map<String, Value>,
+    places: HashMap<Scalar, usize>,
+    pairs: Vec<(Scalar, Tree)>,
+}
+
+struct Converter<'a> {
+    document: &'a Document,
+    /// Aliases being expanded: meeting one again means that it contains itself.
+    open_aliases: HashSet<NodeId>,
+    duplicates: Vec<String>,
+    /// Nodes converted, and how many of them inside aliases.
+    count: usize,
+    alias_count: usize,
 }
 
 impl Converter<'_> {
-    fn value(&mut self, id: NodeId) -> Result<Value, YamlError> {
+    fn tree(&mut self, id: NodeId) -> Result<Tree, YamlError> {
         self.account()?;
         match &self.document.node(id).content {
             Content::Alias { name, target } => {
                 self.open_alias(id, name)?;
-                let value = self.value(*target);
+                let tree = self.tree(*target);
                 self.open_aliases.remove(&id);
-                value
+                tree
             }
-            Content::Scalar { value, tag, implicit } => scalar_value(value, tag, *implicit),
-            Content::Sequence(children) => children.iter().map(|child| self.value(*child)).collect(),
+            Content::Scalar { value, tag, implicit } => Ok(Tree::Scalar(scalar(value, tag, *implicit)?)),
+            Content::Sequence(children) => {
+                let items: Result<_, _> = children.iter().map(|child| self.tree(*child)).collect();
+                Ok(Tree::List(items?))
+            }
             Content::Mapping(children) => {
                 let mut target = Target::default();
                 self.mapping(children, &mut target)?;
-                Ok(Value::Object(target.map))
+                Ok(Tree::Map(target.pairs))
             }
         }
     }
@@ -114,24 +127,26 @@ impl Converter<'_> {
                 self.merge(pair[1], target)?;
                 continue;
             }
-            let key = self.key(pair[0])?;
-            let value = self.value(pair[1])?;
-            self.insert(pair[1], key, value, target)?;
+            let key = match self.tree(pair[0])? {
+                Tree::Scalar(key) => key,
+                other => return Err(YamlError::at(0, &format!("invalid map key: {}", other.go_syntax()))),
+            };
+            let value = self.tree(pair[1])?;
+            self.insert(pair[1], key, value, target);
         }
         Ok(())
     }
 
-    fn insert(&mut self, at: NodeId, key: Key, value: Value, target: &mut Target) -> Result<(), YamlError> {
-        let text = key_text(&key).ok_or_else(|| unsupported_key(&key, &value))?;
-        if target.seen.contains(&key) {
+    fn insert(&mut self, at: NodeId, key: Scalar, value: Tree, target: &mut Target) {
+        if let Some(place) = target.places.get(&key) {
             let line = self.document.node(at).line + 1;
             self.duplicates
-                .push(format!("line {line}: key {} already set in map", key_syntax(&key)));
+                .push(format!("line {line}: key {} already set in map", key.go_syntax()));
+            target.pairs[*place].1 = value;
         } else {
-            target.seen.insert(key);
+            target.places.insert(key.clone(), target.pairs.len());
+            target.pairs.push((key, value));
         }
-        target.map.insert(text, value);
-        Ok(())
     }
 
     /// Takes the pairs of a mapping, or of several, into another.
@@ -164,48 +179,21 @@ impl Converter<'_> {
             _ => Err(refused()),
         }
     }
-
-    fn key(&mut self, id: NodeId) -> Result<Key, YamlError> {
-        let mut node = self.document.node(id);
-        while let Content::Alias { target, .. } = &node.content {
-            self.account()?;
-            node = self.document.node(*target);
-        }
-        let Content::Scalar { value, tag, implicit } = &node.content else {
-            let value = self.value(id)?;
-            return Err(YamlError::at(0, &format!("invalid map key: {}", go_syntax(&value))));
-        };
-        self.account()?;
-        Ok(match resolved(value, tag, *implicit)? {
-            Resolved::Null => Key::Null,
-            Resolved::Bool(set) => Key::Bool(set),
-            Resolved::Int(int) => Key::Int(int),
-            Resolved::Uint(uint) => Key::Uint(uint),
-            Resolved::Float(float) => Key::Float(float.to_bits()),
-            Resolved::Timestamp | Resolved::Text => Key::Text(text_of(value, tag)?),
-        })
-    }
 }
 
-fn resolved(value: &str, tag: &str, implicit: bool) -> Result<Resolved, YamlError> {
-    match (tag, implicit) {
-        ("", false) => Ok(Resolved::Text),
-        ("", true) => Ok(resolve(value)),
-        _ => resolve_tagged(tag, value),
-    }
-}
-
-fn scalar_value(value: &str, tag: &str, implicit: bool) -> Result<Value, YamlError> {
-    Ok(match resolved(value, tag, implicit)? {
-        Resolved::Null => Value::Null,
-        Resolved::Bool(set) => Value::Bool(set),
-        Resolved::Int(int) => int.into(),
-        Resolved::Uint(uint) => uint.into(),
-        Resolved::Float(float) => match Number::from_f64(float) {
-            Some(number) => Value::Number(number),
-            None => return Err(YamlError(format!("json: unsupported value: {}", go_infinite(float)))),
-        },
-        Resolved::Timestamp | Resolved::Text => Value::String(text_of(value, tag)?),
+fn scalar(value: &str, tag: &str, implicit: bool) -> Result<Scalar, YamlError> {
+    let resolved = match (tag, implicit) {
+        ("", false) => Resolved::Text,
+        ("", true) => resolve(value),
+        _ => resolve_tagged(tag, value)?,
+    };
+    Ok(match resolved {
+        Resolved::Null => Scalar::Null,
+        Resolved::Bool(set) => Scalar::Bool(set),
+        Resolved::Int(int) => Scalar::Int(int),
+        Resolved::Uint(uint) => Scalar::Uint(uint),
+        Resolved::Float(float) => Scalar::Float(float.to_bits()),
+        Resolved::Timestamp | Resolved::Text => Scalar::Text(text_of(value, tag)?),
     })
 }
 
@@ -219,6 +207,94 @@ fn text_of(value: &str, tag: &str) -> Result<String, YamlError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+impl Tree {
+    fn into_json(self) -> Result<Value, YamlError> {
+        match self {
+            Tree::Scalar(scalar) => scalar.into_json(),
+            Tree::List(list) => list.into_iter().map(Tree::into_json).collect(),
+            Tree::Map(pairs) => {
+                let convert = |(key, value): (Scalar, Tree)| match key.into_text() {
+                    Ok(text) => Ok((text, value.into_json()?)),
+                    Err(key) => Err(unsupported_key(&key, &value)),
+                };
+                pairs
+                    .into_iter()
+                    .map(convert)
+                    .collect::<Result<_, _>>()
+                    .map(Value::Object)
+            }
+        }
+    }
+
+    /// The value as Go's `%#v` prints it.
+    fn go_syntax(&self) -> String {
+        match self {
+            Tree::Scalar(scalar) => scalar.go_syntax(),
+            Tree::List(list) => {
+                let items: Vec<String> = list.iter().map(Tree::go_syntax).collect();
+                format!("[]interface {{}}{{{}}}", items.join(", "))
+            }
+            Tree::Map(pairs) => {
+                let mut pairs: Vec<&(Scalar, Tree)> = pairs.iter().collect();
+                pairs.sort_by_key(|(key, _)| key);
+                let pairs: Vec<String> = pairs
+                    .iter()
+                    .map(|(key, value)| format!("{}:{}", key.go_syntax(), value.go_syntax()))
+                    .collect();
+                format!("map[interface {{}}]interface {{}}{{{}}}", pairs.join(", "))
+            }
+        }
+    }
+}
+
+impl Scalar {
+    fn into_json(self) -> Result<Value, YamlError> {
+        Ok(match self {
+            Scalar::Null => Value::Null,
+            Scalar::Bool(set) => Value::Bool(set),
+            Scalar::Int(int) => int.into(),
+            Scalar::Uint(uint) => uint.into(),
+            Scalar::Float(bits) => {
+                let float = f64::from_bits(bits);
+                let number = Number::from_f64(float).map(Value::Number);
+                number.ok_or_else(|| YamlError(format!("json: unsupported value: {}", go_infinite(float))))?
+            }
+            Scalar::Text(text) => Value::String(text),
+        })
+    }
+
+    /// The key as a JSON string; given back if upstream does not convert it.
+    fn into_text(self) -> Result<String, Scalar> {
+        match self {
+            Scalar::Text(text) => Ok(text),
+            Scalar::Int(int) => Ok(int.to_string()),
+            Scalar::Bool(set) => Ok(set.to_string()),
+            Scalar::Float(bits) => {
+                let float = f64::from_bits(bits);
+                Ok(match float {
+                    f64::INFINITY => ".inf".into(),
+                    f64::NEG_INFINITY => "-.inf".into(),
+                    _ if float.is_nan() => ".nan".into(),
+                    // Upstream prints keys in single precision.
+                    _ => float_text(&format!("{:e}", float as f32)),
+                })
+            }
+            Scalar::Null | Scalar::Uint(_) => Err(self),
+        }
+    }
+
+    fn go_syntax(&self) -> String {
+        match self {
+            Scalar::Text(text) => quote(text),
+            Scalar::Int(int) => int.to_string(),
+            Scalar::Bool(set) => set.to_string(),
+            Scalar::Uint(uint) => format!("{uint:#x}"),
+            Scalar::Float(bits) => float_text(&format!("{:e}", f64::from_bits(*bits))),
+            Scalar::Null => "interface {}(nil)".into(),
+        }
+    }
+}
+
 fn go_infinite(float: f64) -> &'static str {
     match float {
         f64::INFINITY => "+Inf",
@@ -227,71 +303,16 @@ fn go_infinite(float: f64) -> &'static str {
     }
 }
 
-/// The key as a JSON string; `None` for those that upstream does not convert.
-fn key_text(key: &Key) -> Option<String> {
-    match key {
-        Key::Text(text) => Some(text.clone()),
-        Key::Int(int) => Some(int.to_string()),
-        Key::Bool(set) => Some(set.to_string()),
-        Key::Float(bits) => {
-            let float = f64::from_bits(*bits);
-            Some(match float {
-                f64::INFINITY => ".inf".into(),
-                f64::NEG_INFINITY => "-.inf".into(),
-                _ if float.is_nan() => ".nan".into(),
-                // Upstream prints keys in single precision.
-                _ => float_text(&format!("{:e}", float as f32)),
-            })
-        }
-        Key::Null | Key::Uint(_) => None,
-    }
-}
-
-/// The key as Go prints a value of its type.
-fn key_syntax(key: &Key) -> String {
-    match key {
-        Key::Text(text) => quote(text),
-        Key::Int(int) => int.to_string(),
-        Key::Bool(set) => set.to_string(),
-        Key::Uint(uint) => format!("{uint:#x}"),
-        Key::Float(bits) => float_text(&format!("{:e}", f64::from_bits(*bits))),
-        Key::Null => "interface {}(nil)".into(),
-    }
-}
-
-fn unsupported_key(key: &Key, value: &Value) -> YamlError {
+fn unsupported_key(key: &Scalar, value: &Tree) -> YamlError {
     let (kind, key) = match key {
-        Key::Null => ("%!s(<nil>)", "<nil>".to_owned()),
-        _ => ("uint64", key_syntax(key)),
+        Scalar::Null => ("%!s(<nil>)", "<nil>".to_owned()),
+        _ => ("uint64", key.go_syntax()),
     };
-    let value = if value.is_null() {
-        "<nil>".to_owned()
-    } else {
-        go_syntax(value)
+    let value = match value {
+        Tree::Scalar(Scalar::Null) => "<nil>".to_owned(),
+        _ => value.go_syntax(),
     };
     YamlError(format!(
         "unsupported map key of type: {kind}, key: {key}, value: {value}"
     ))
-}
-
-/// A value as Go's `%#v` prints it.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".into(),
-        Value::Bool(set) => set.to_string(),
-        Value::Number(number) if number.is_f64() => float_text(&format!("{:e}", number.as_f64().unwrap_or_default())),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => quote(text),
-        Value::Array(list) => {
-            let items: Vec<String> = list.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
-        Value::Object(map) => {
-            let pairs: Vec<String> = map
-                .iter()
-                .map(|(k, v)| format!("{}:{}", quote(k), go_syntax(v)))
-                .collect();
-            format!("map[interface {{}}]interface {{}}{{{}}}", pairs.join(", "))
-        }
-    }
 }
