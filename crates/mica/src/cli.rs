@@ -173,8 +173,8 @@ pub enum PlaneCommand {
         #[arg(short, long, value_name = "FILE")]
         file: PathBuf,
     },
-    /// Fill an empty plane from a snapshot
-    #[command(after_help = "Example:\n  mica plane create team-b && mica plane restore team-b -f team-a.snapshot")]
+    /// Make a new plane from a snapshot
+    #[command(after_help = "Example:\n  mica plane restore team-b -f team-a.snapshot")]
     Restore {
         name: String,
         /// The file to read; - is the standard input

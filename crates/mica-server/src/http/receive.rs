@@ -64,6 +64,10 @@ impl http_body::Body for RequestBody {
     }
 }
 
+/// How much of a refused body is taken in, and for how long.
+const MAX_DISCARDED: usize = 32 * 1024 * 1024;
+const DISCARD_PATIENCE: Duration = Duration::from_secs(5);
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {
     /// Upstream's sentence, which is also what the client gets.
@@ -81,6 +85,9 @@ pub enum ReadBodyError {
 pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> Result<Bytes, ReadBodyError> {
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
+        if let RequestBody::Incoming(incoming) = body {
+            discard(incoming).await;
+        }
         return Err(ReadBodyError::TooLarge { limit });
     }
     match body {
@@ -91,6 +98,24 @@ pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> R
             .await
             .unwrap_or(Err(ReadBodyError::Timeout)),
     }
+}
+
+/// Takes in what a client still sends of a body that is refused, up to a bound: most clients read the answer only once they
+/// have sent everything, and see a broken connection if it is closed under them.
+async fn discard<B>(mut body: B)
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let rest = async {
+        let mut left = MAX_DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_PATIENCE, rest).await;
 }
 
 async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, ReadBodyError>
@@ -104,6 +129,7 @@ where
         let frame = frame.map_err(|error| ReadBodyError::Broken(error.into()))?;
         let Ok(piece) = frame.into_data() else { continue };
         if first.len() + rest.len() + piece.len() > limit {
+            discard(body).await;
             return Err(ReadBodyError::TooLarge { limit });
         }
         if first.is_empty() && rest.is_empty() {

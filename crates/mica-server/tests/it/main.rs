@@ -1,5 +1,7 @@
 //! The server over real connections: TLS on a port of the system's choosing.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+
 mod client;
 mod connection;
 mod drain;

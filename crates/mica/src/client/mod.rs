@@ -99,9 +99,13 @@ impl Client {
             Outgoing::File(_) => request.header(CONTENT_TYPE, "application/octet-stream"),
         };
         let request = request.body(body).context("building a request")?;
-        let lost = || format!("{} did not answer", self.config.server);
-        self.sender.ready().await.with_context(lost)?;
-        let response = self.sender.send_request(request).await.with_context(lost)?;
+        let server = &self.config.server;
+        self.sender.ready().await.map_err(|error| lost(server, error))?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|error| lost(server, error))?;
         if response.status().is_success() {
             Ok(response)
         } else {
@@ -137,6 +141,19 @@ impl Client {
         to.flush().await?;
         Ok(bytes)
     }
+}
+
+/// A request without an answer. How TLS noticed the end of the connection is of no help to anybody.
+fn lost(server: &str, error: hyper::Error) -> anyhow::Error {
+    let eof = |cause: &(dyn std::error::Error + 'static)| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+    };
+    if error.is_incomplete_message() || std::error::Error::source(&error).is_some_and(eof) {
+        return anyhow!("{server} hung up without an answer");
+    }
+    anyhow!(error).context(format!("{server} did not answer"))
 }
 
 const JSON: &str = "application/json";

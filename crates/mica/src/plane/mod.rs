@@ -122,11 +122,13 @@ async fn delete(client: &mut Client, names: &[String], patience: Option<Duration
         client.json(Method::DELETE, &format!("{PLANES}/{name}"), None).await?;
     }
     for name in names {
-        if let Some(patience) = patience {
-            match tokio::time::timeout(patience, gone(client, name)).await {
-                Ok(ended) => ended?,
-                Err(_elapsed) => bail!("{}", still_there(client, name, patience).await),
-            }
+        let Some(patience) = patience else {
+            output::print(&format!("plane/{name} deletion has begun\n"))?;
+            continue;
+        };
+        match tokio::time::timeout(patience, gone(client, name)).await {
+            Ok(ended) => ended?,
+            Err(_elapsed) => bail!("{}", still_there(client, name, patience).await),
         }
         output::print(&format!("plane/{name} deleted\n"))?;
     }
@@ -166,8 +168,12 @@ async fn gone(client: &mut Client, name: &str) -> anyhow::Result<()> {
                 }
             }
         }
+        tokio::time::sleep(WATCH_PAUSE).await;
     }
 }
+
+/// Between two watches that ended early.
+const WATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Says what holds a plane, if the server tells.
 async fn still_there(client: &mut Client, name: &str, patience: Duration) -> String {

@@ -19,6 +19,7 @@ use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, PkiDir, Renewal, admin_kubeconfig, serving_names, write_private};
 use mica_server::serve::Server;
 use mica_server::tls::{ClientRoots, IsKnownHost, ServingCertificates, certified_key};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -47,6 +48,34 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let tracing = trace::init(&settings)?;
     raise_file_limit();
     let mut signals = signal::Signals::listen()?;
+    let running = tokio::select! {
+        started = start(&settings) => started?,
+        // Nothing is promised to anybody yet: there is nothing to finish.
+        () = signals.first() => return Ok(()),
+    };
+    signals.first().await;
+    tracing::info!(
+        "shutting down: requests in flight have {:?} to finish",
+        settings.drain_timeout
+    );
+    signals.exit_on_second();
+    running.stop().await?;
+    tracing.flush().await;
+    Ok(())
+}
+
+/// A server that serves.
+struct Running {
+    /// The data directory stays ours until the end.
+    _home: DataDir,
+    store: backend::OpenStore,
+    drain: CancellationToken,
+    /// Loops that run beside requests.
+    tasks: TaskTracker,
+    serving: JoinHandle<Drain>,
+}
+
+async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let mut home = DataDir::take(&settings.data_dir)?;
     let tcp = port::bind(&settings.listen).await?;
     let listen = ListenAddress {
@@ -64,11 +93,11 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     });
     home.note(&url)?;
 
-    let store = backend::open_store(&settings, &home).await?;
-    let pki = Pki::load(&settings, &home, &store, &listen, &url).await?;
+    let store = backend::open_store(settings, &home).await?;
+    let pki = Pki::load(settings, &home, &store, &listen, &url).await?;
     let drain = CancellationToken::new();
     let registry = Arc::new(Registry::new());
-    let server = backend::open_server(&settings, store.shared(), pki.authority.certificate_pem(), &registry).await?;
+    let server = backend::open_server(settings, store.shared(), pki.authority.certificate_pem(), &registry).await?;
     let stopping = drain.clone();
     server.health.add("shutdown", Asks::WhenReady, move || {
         let result = if stopping.is_cancelled() {
@@ -90,27 +119,31 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     server.start_loops(&tasks, &drain);
     tasks.spawn(pki.renewal(certificates).run(drain.clone()));
     let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));
-
     announce(&server.health, &url, &home).await?;
-    signals.first().await;
-    tracing::info!(
-        "shutting down: requests in flight have {:?} to finish",
-        settings.drain_timeout
-    );
-    signals.exit_on_second();
-    drain.cancel();
-    if let Drain::CutOff { connections } = serving.await.context("the listener failed")? {
-        tracing::warn!(
-            connections,
-            "connections were cut off: their requests did not finish in time"
-        );
+    Ok(Running {
+        _home: home,
+        store,
+        drain,
+        tasks,
+        serving,
+    })
+}
+
+impl Running {
+    /// Lets requests finish, then the loops, then the store.
+    async fn stop(self) -> anyhow::Result<()> {
+        self.drain.cancel();
+        if let Drain::CutOff { connections } = self.serving.await.context("the listener failed")? {
+            tracing::warn!(
+                connections,
+                "connections were cut off: their requests did not finish in time"
+            );
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.store.close().await;
+        Ok(())
     }
-    tasks.close();
-    tasks.wait().await;
-    drop(server);
-    store.close().await;
-    tracing.flush().await;
-    Ok(())
 }
 
 /// Says once, on the standard output, that the server can be used and how.

@@ -1,0 +1,9 @@
+//! The binary as people run it: its output, its exit codes, its signals.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+
+mod commands;
+mod fake;
+mod process;
+mod trace;
+mod up;
