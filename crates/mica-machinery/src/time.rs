@@ -77,7 +77,10 @@ impl Time {
     pub fn to_unix(&self) -> (i64, i32) {
         let since = self.0.duration_since(EPOCH);
         let nanos = since.as_nanos();
-        (nanos.div_euclid(1_000_000_000) as i64, nanos.rem_euclid(1_000_000_000) as i32)
+        (
+            nanos.div_euclid(1_000_000_000) as i64,
+            nanos.rem_euclid(1_000_000_000) as i32,
+        )
     }
 
     /// The reverse of [`to_unix`](Self::to_unix); `None` outside of the years that have four digits.

@@ -70,7 +70,8 @@ enum Inner<'s> {
     Fact {
         shape: &'static Shape,
         list: &'static ListKind,
-        map: MapKind,
+        /// What the field says; an element of a list or map has nothing but its type's own word.
+        map: Option<MapKind>,
     },
     Kind(TypeId),
     Owned(&'s Type),
@@ -146,7 +147,7 @@ impl<'s> TypeRef<'s> {
         TypeRef(Inner::Fact {
             shape,
             list: &ListKind::Atomic,
-            map: MapKind::Granular,
+            map: None,
         })
     }
 
@@ -161,7 +162,7 @@ impl<'s> TypeRef<'s> {
     pub fn resolve(self) -> Atom<'s> {
         match self.0 {
             Inner::Fact { shape, list, map } => resolve_fact(shape, list, map),
-            Inner::Kind(ty) => struct_atom(ty, MapKind::Granular),
+            Inner::Kind(ty) => struct_atom(ty, None),
             Inner::Owned(ty) => resolve_owned(ty),
             Inner::UntypedAtomic => Atom {
                 scalar: Some(Scalar::Untyped),
@@ -204,7 +205,7 @@ impl<'s> Map<'s> {
                 TypeRef(Inner::Fact {
                     shape: &field.shape,
                     list: &field.list,
-                    map: field.map,
+                    map: Some(field.map),
                 })
             }),
             Fields::Owned(fields) => fields.get(name).map(|field| TypeRef::owned(&field.ty)),
@@ -224,7 +225,7 @@ impl<'s> Map<'s> {
     pub fn default(&self, name: &str) -> Option<Value> {
         match self.fields {
             Fields::None => None,
-            Fields::Facts(ty) => ty.field(name).and_then(facts::Field::default_value),
+            Fields::Facts(ty) => ty.field(name).and_then(default_of),
             Fields::Owned(fields) => fields.get(name).and_then(|field| field.default.clone()),
         }
     }
@@ -247,6 +248,16 @@ impl<'s> Keys<'s> {
     }
 }
 
+/// The default in OpenAPI: what is marked, or the zero of a scalar that Go always prints.
+fn default_of(field: &facts::Field) -> Option<Value> {
+    let zero = || match field.shape {
+        _ if field.omit_empty || field.omit_zero || field.pointer => None,
+        Shape::String | Shape::Bool | Shape::Int32 | Shape::Int64 => Some(codec::zero(&field.shape)),
+        _ => None,
+    };
+    field.default_value().or_else(zero)
+}
+
 fn scalar(scalar: Scalar) -> Atom<'static> {
     Atom {
         scalar: Some(scalar),
@@ -254,9 +265,9 @@ fn scalar(scalar: Scalar) -> Atom<'static> {
     }
 }
 
-fn struct_atom(ty: TypeId, field: MapKind) -> Atom<'static> {
+fn struct_atom(ty: TypeId, field: Option<MapKind>) -> Atom<'static> {
     let ty = facts().ty(ty);
-    let kind = if field == MapKind::Atomic { field } else { ty.map };
+    let kind = field.unwrap_or(ty.map);
     // An object without properties may hold anything.
     let element = ty.fields.is_empty().then_some(TypeRef::DEDUCED);
     Atom {
@@ -269,7 +280,7 @@ fn struct_atom(ty: TypeId, field: MapKind) -> Atom<'static> {
     }
 }
 
-fn resolve_fact(shape: &'static Shape, list: &'static ListKind, map: MapKind) -> Atom<'static> {
+fn resolve_fact(shape: &'static Shape, list: &'static ListKind, map: Option<MapKind>) -> Atom<'static> {
     let relation = match list {
         ListKind::Atomic => Relation::Atomic,
         ListKind::Set => Relation::Set,
@@ -311,7 +322,7 @@ fn resolve_fact(shape: &'static Shape, list: &'static ListKind, map: MapKind) ->
         },
         Shape::Map(element) => {
             let map = Map {
-                kind: map,
+                kind: map.unwrap_or_default(),
                 fields: Fields::None,
                 element: Some(TypeRef::fact(element)),
             };

@@ -23,11 +23,11 @@ pub use delete::{
     DeleteOptions, Deletion, GarbagePolicy, Next, deletion_plan, finalizers_for_deletion, is_deleted_by_update,
     precondition_conflict,
 };
+pub(crate) use options::is_print;
 pub use options::{
     FIELD_MANAGER_MAX, delete_options_errors, dry_run_errors, field_manager_errors, field_validation_errors,
     managed_fields_errors,
 };
-pub(crate) use options::is_print;
 pub use owner::{Admission, dedup_owner_references};
 pub use prepare::{
     NamespaceMismatch, ensure_namespace, fill_system_fields, generate_name, keep_generation, keep_system_fields,

@@ -26,7 +26,11 @@ pub(super) fn parse(text: &str) -> Result<Quantity, ParseError> {
         return Ok(fast);
     }
     // Only the slow path misses digits: `Ki` is zero, `Pi` is an error.
-    if !text.bytes().take(text.len() - parts.suffix.len()).any(|c| c.is_ascii_digit()) {
+    if !text
+        .bytes()
+        .take(text.len() - parts.suffix.len())
+        .any(|c| c.is_ascii_digit())
+    {
         return Err(ParseError::Numeric);
     }
     Ok(slow(&parts, format, exponent))
