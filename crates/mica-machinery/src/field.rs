@@ -15,7 +15,11 @@ impl Path {
 
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self::new(name)
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     #[must_use]
@@ -93,7 +97,10 @@ impl Reason {
 
     /// Whether the text leaves the value out.
     fn hides_value(self) -> bool {
-        matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::TooShort | Self::Internal)
+        matches!(
+            self,
+            Self::Required | Self::Forbidden | Self::TooLong | Self::TooShort | Self::Internal
+        )
     }
 }
 
@@ -110,7 +117,12 @@ pub type ErrorList = Vec<Error>;
 
 impl Error {
     fn new(reason: Reason, path: &Path, value: Option<Value>, detail: impl Into<String>) -> Self {
-        Self { reason, field: path.to_string(), value, detail: detail.into() }
+        Self {
+            reason,
+            field: path.to_string(),
+            value,
+            detail: detail.into(),
+        }
     }
 
     pub fn not_found(path: &Path, value: impl Into<Value>) -> Self {
@@ -135,8 +147,11 @@ impl Error {
 
     pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
-        let detail =
-            if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
         Self::new(Reason::NotSupported, path, Some(value.into()), detail)
     }
 
@@ -146,12 +161,22 @@ impl Error {
 
     pub fn too_long(path: &Path, max_bytes: usize) -> Self {
         let unit = if max_bytes == 1 { "byte" } else { "bytes" };
-        Self::new(Reason::TooLong, path, None, format!("may not be more than {max_bytes} {unit}"))
+        Self::new(
+            Reason::TooLong,
+            path,
+            None,
+            format!("may not be more than {max_bytes} {unit}"),
+        )
     }
 
     pub fn too_many(path: &Path, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
-        Self::new(Reason::TooMany, path, Some(actual.into()), format!("must have at most {max} {unit}"))
+        Self::new(
+            Reason::TooMany,
+            path,
+            Some(actual.into()),
+            format!("must have at most {max} {unit}"),
+        )
     }
 
     pub fn internal(path: &Path, detail: impl Into<String>) -> Self {
@@ -249,13 +274,31 @@ mod tests {
     #[test]
     fn texts_are_upstreams() {
         let path = Path::new("spec").child("rules").index(0).key("a");
-        assert_eq!(Error::required(&path, "").to_string(), "spec.rules[0][a]: Required value");
-        assert_eq!(Error::invalid(&path, "x\n", "bad").body(), r#"Invalid value: "x\n": bad"#);
+        assert_eq!(
+            Error::required(&path, "").to_string(),
+            "spec.rules[0][a]: Required value"
+        );
+        assert_eq!(
+            Error::invalid(&path, "x\n", "bad").body(),
+            r#"Invalid value: "x\n": bad"#
+        );
         assert_eq!(Error::invalid(&path, 3, "bad").body(), "Invalid value: 3: bad");
-        assert_eq!(Error::invalid(&path, json!({"a": 1}), "bad").body(), r#"Invalid value: {"a":1}: bad"#);
-        assert_eq!(Error::not_supported(&path, "x", &["a", "b"]).body(), r#"Unsupported value: "x": supported values: "a", "b""#);
-        assert_eq!(Error::too_long(&path, 63).body(), "Too long: may not be more than 63 bytes");
-        assert_eq!(Error::too_many(&path, 3, 1).body(), "Too many: 3: must have at most 1 item");
+        assert_eq!(
+            Error::invalid(&path, json!({"a": 1}), "bad").body(),
+            r#"Invalid value: {"a":1}: bad"#
+        );
+        assert_eq!(
+            Error::not_supported(&path, "x", &["a", "b"]).body(),
+            r#"Unsupported value: "x": supported values: "a", "b""#
+        );
+        assert_eq!(
+            Error::too_long(&path, 63).body(),
+            "Too long: may not be more than 63 bytes"
+        );
+        assert_eq!(
+            Error::too_many(&path, 3, 1).body(),
+            "Too many: 3: must have at most 1 item"
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub fn map<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Map<String, Value>
 
 /// Sets a value at a path, making the objects on the way.
 pub fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
-    let Some((last, parents)) = path.split_last() else { return };
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
     let mut at = value;
     for name in parents {
         at = object_mut(at).entry(*name).or_insert_with(|| Value::Object(Map::new()));
