@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Description, Facts, Field, Kind, ListKind, MapKind, PatchStrategy, Printed, Shape, Type, TypeId, Union, WellKnown, Wire,
-    WireTarget,
+    Description, Facts, Field, Kind, ListKind, MapKind, PatchStrategy, Printed, Shape, Type, TypeId, Union, WellKnown,
+    Wire, WireTarget,
 };
 use crate::codec::is_always_printed;
 
@@ -52,11 +52,18 @@ pub(super) fn parse(text: &'static str) -> Facts {
                 kind: next(&mut columns),
                 ty: id(&ids, next(&mut columns)),
             }),
-            "U" => unions.push(parse_union(types.last().expect("a union follows its type").id, &mut columns)),
+            "U" => unions.push(parse_union(
+                types.last().expect("a union follows its type").id,
+                &mut columns,
+            )),
             "D" => {
                 let ty = types.last().expect("a description follows what it describes");
                 let field = ty.fields.len().checked_sub(1);
-                descriptions.push(Description { ty: ty.id, field, text: rest });
+                descriptions.push(Description {
+                    ty: ty.id,
+                    field,
+                    text: rest,
+                });
             }
             _ => assert!(tag.starts_with('#'), "the table has a line of unknown kind: {line}"),
         }
@@ -146,7 +153,11 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
 }
 
 fn parse_printed(flags: &'static str, enumeration: &'static str) -> Printed {
-    let map = if flags.contains('c') { MapKind::Granular } else { MapKind::Atomic };
+    let map = if flags.contains('c') {
+        MapKind::Granular
+    } else {
+        MapKind::Atomic
+    };
     Printed {
         required: flags.contains('r'),
         list: flags.contains('l'),
@@ -157,8 +168,15 @@ fn parse_printed(flags: &'static str, enumeration: &'static str) -> Printed {
 
 fn parse_union(ty: TypeId, columns: &mut dyn Iterator<Item = &'static str>) -> Union {
     let discriminator = next(columns);
-    let members = next(columns).split(',').filter_map(|member| member.split_once('=')).collect();
-    Union { ty, discriminator, members }
+    let members = next(columns)
+        .split(',')
+        .filter_map(|member| member.split_once('='))
+        .collect();
+    Union {
+        ty,
+        discriminator,
+        members,
+    }
 }
 
 fn parse_shape(ids: &Ids, text: &'static str) -> Shape {
