@@ -2,16 +2,19 @@
 //!
 //! Backup and check ask a running server, which alone may touch its store; restore works on a directory without a server.
 
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use http::Method;
+use mica_store::embedded;
 use serde_json::Value;
 
 use crate::cli::{Output, StoreArgs, StoreCommand};
 use crate::client::Client;
 use crate::output;
 use crate::plane::Sink;
+use crate::up::{DataDir, check_to_json, open_embedded, store_dir};
 
 /// Paths of the server that are no resources.
 const BACKUP: &str = "/mica/store/backup";
@@ -63,10 +66,41 @@ fn report(found: &Value, form: Output) -> anyhow::Result<()> {
     }
 }
 
-async fn restore(_file: &Path, _data_dir: &Path) -> anyhow::Result<()> {
-    bail!("restoring is not wired to the embedded store yet")
+/// Fills a data directory that has no store yet.
+async fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<()> {
+    let mut from: Box<dyn Read + Send> = match file == Path::new("-") {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(file).with_context(|| file.display().to_string())?),
+    };
+    let _held = DataDir::take(data_dir)?;
+    let directory = store_dir(data_dir);
+    let restoring = move || {
+        let mut buffered = BufReader::with_capacity(PIECE, &mut from);
+        embedded::restore(&directory, &mut buffered, &embedded::Options::default())
+    };
+    let summary = tokio::task::spawn_blocking(restoring)
+        .await?
+        .with_context(|| file.display().to_string())?;
+    let (records, revision) = (summary.records, summary.revision.0);
+    Ok(output::print(&format!(
+        "store restored to {}: {records} records at revision {revision}\n",
+        data_dir.display()
+    ))?)
 }
 
-async fn check_directory(_data_dir: &Path) -> anyhow::Result<Value> {
-    bail!("checking a directory is not wired to the embedded store yet")
+const PIECE: usize = 256 * 1024;
+
+async fn check_directory(data_dir: &Path) -> anyhow::Result<Value> {
+    let directory = store_dir(data_dir);
+    if !directory.exists() {
+        bail!("{} holds no store", data_dir.display());
+    }
+    let _held = DataDir::take(data_dir)?;
+    let store = open_embedded(data_dir).await?;
+    let checking = move || {
+        let report = store.check();
+        store.close();
+        report
+    };
+    Ok(check_to_json(&tokio::task::spawn_blocking(checking).await??))
 }

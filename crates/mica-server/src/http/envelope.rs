@@ -201,7 +201,7 @@ pub(super) fn new_audit_id() -> HeaderValue {
 }
 
 /// A `Status` in JSON, for refusals made before anything is negotiated.
-pub(crate) fn status_response(error: &ApiError) -> Response<Body> {
+pub fn status_response(error: &ApiError) -> Response<Body> {
     let text = serde_json::to_vec(&error.to_status()).expect("a Status is plain JSON");
     let mut response = Response::new(Body::full(text));
     *response.status_mut() = error.code();

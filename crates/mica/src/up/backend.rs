@@ -1,5 +1,6 @@
 //! The store that the settings name, and the server on it.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,45 +10,65 @@ use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, PkiDir, shared_authority};
 use mica_server::serve::Server;
 use mica_server::start::ServerOptions;
-use mica_store::{EtcdConfig, EtcdStore, MemStore, Store};
+use mica_store::embedded::Options;
+use mica_store::{EmbeddedStore, EtcdConfig, EtcdStore, Store};
 
-use super::hold::DataDir;
 use crate::cli::Profile;
 use crate::config::{Settings, StoreAddress};
 
-/// An open store, and whether other servers may be on it too.
+/// An open store: one of our own, or one that other servers may be on too.
+#[derive(Clone)]
 pub enum OpenStore {
-    Own(Arc<dyn Store>),
-    Shared(Arc<dyn Store>),
+    Embedded(EmbeddedStore),
+    Etcd(Arc<EtcdStore>),
 }
 
-pub async fn open_store(settings: &Settings, _home: &DataDir) -> anyhow::Result<OpenStore> {
+/// Where the embedded store is in a data directory.
+pub fn store_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("store")
+}
+
+/// Opens the embedded store of a data directory. The caller holds the directory.
+pub async fn open_embedded(data_dir: &Path) -> anyhow::Result<EmbeddedStore> {
+    let directory = store_dir(data_dir);
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, Options::default()));
+    opened.await?.context("store")
+}
+
+pub async fn open_store(settings: &Settings, data_dir: &Path) -> anyhow::Result<OpenStore> {
     match &settings.store {
-        StoreAddress::Embedded => Ok(OpenStore::Own(Arc::new(MemStore::new()))),
+        StoreAddress::Embedded => Ok(OpenStore::Embedded(open_embedded(data_dir).await?)),
         StoreAddress::Etcd(config) => {
             let store = EtcdStore::connect(EtcdConfig::clone(config)).await.context("store")?;
-            Ok(OpenStore::Shared(Arc::new(store)))
+            Ok(OpenStore::Etcd(Arc::new(store)))
         }
     }
 }
 
 impl OpenStore {
-    pub fn shared(&self) -> Arc<dyn Store> {
+    pub fn store(&self) -> Arc<dyn Store> {
         match self {
-            Self::Own(store) | Self::Shared(store) => store.clone(),
+            Self::Embedded(store) => Arc::new(store.clone()),
+            Self::Etcd(store) => store.clone(),
         }
     }
 
     /// The authority: of a store of our own it is in the directory beside it, of a shared one in the store.
     pub async fn authority(&self, directory: &PkiDir, name: &str, now: SystemTime) -> anyhow::Result<Authority> {
         Ok(match self {
-            Self::Own(_) => directory.authority_or_new(name, now)?,
-            Self::Shared(store) => shared_authority(&**store, directory, name, now).await?,
+            Self::Embedded(_) => directory.authority_or_new(name, now)?,
+            Self::Etcd(store) => shared_authority(&**store, directory, name, now).await?,
         })
     }
 
-    /// Lets go of the store when nothing uses it any more.
-    pub async fn close(self) {}
+    /// Lets go of the store, so that the next start is quick.
+    pub async fn close(self) {
+        if let Self::Embedded(store) = self
+            && let Err(error) = tokio::task::spawn_blocking(move || store.close()).await
+        {
+            tracing::warn!(%error, "the store was not closed in order");
+        }
+    }
 }
 
 pub async fn open_server(

@@ -3,6 +3,7 @@
 //! The order is what makes failures clear: cheap refusals (settings, directory, port) come before anything is opened, and
 //! nothing is announced before requests would succeed.
 
+mod admin;
 mod backend;
 mod hold;
 mod port;
@@ -26,7 +27,11 @@ use tokio_util::task::TaskTracker;
 use crate::cli::UpArgs;
 use crate::config::{ListenAddress, Settings};
 use crate::{output, trace};
-use hold::DataDir;
+use admin::WithStore;
+
+pub use admin::to_json as check_to_json;
+pub use backend::{open_embedded, store_dir};
+pub use hold::DataDir;
 
 /// The name in the authority's certificate.
 const AUTHORITY_NAME: &str = "mica-ca";
@@ -93,11 +98,11 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     });
     home.note(&url)?;
 
-    let store = backend::open_store(settings, &home).await?;
+    let store = backend::open_store(settings, home.path()).await?;
     let pki = Pki::load(settings, &home, &store, &listen, &url).await?;
     let drain = CancellationToken::new();
     let registry = Arc::new(Registry::new());
-    let server = backend::open_server(settings, store.shared(), pki.authority.certificate_pem(), &registry).await?;
+    let server = backend::open_server(settings, store.store(), pki.authority.certificate_pem(), &registry).await?;
     let stopping = drain.clone();
     server.health.add("shutdown", Asks::WhenReady, move || {
         let result = if stopping.is_cancelled() {
@@ -114,7 +119,11 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         ..ListenOptions::default()
     };
     let listener = Listener::from_tcp(tcp, certificates.clone(), roots, options);
-    let envelope = Envelope::new(server.clone(), EnvelopeOptions::default(), HttpMetrics::new(&registry));
+    let service = WithStore {
+        server: server.clone(),
+        store: store.clone(),
+    };
+    let envelope = Envelope::new(service, EnvelopeOptions::default(), HttpMetrics::new(&registry));
     let tasks = TaskTracker::new();
     server.start_loops(&tasks, &drain);
     tasks.spawn(pki.renewal(certificates).run(drain.clone()));

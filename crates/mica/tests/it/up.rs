@@ -190,3 +190,50 @@ fn variables_and_the_file_are_settings_too() {
         server.ready
     );
 }
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_and_a_backup_brings_it_back() {
+    let home = home();
+    let server = Up::start(home.path(), &[]);
+    assert_eq!(run(home.path(), &["plane", "create", "kept"]).0, 0);
+    server.signal("-KILL");
+    assert_eq!(server.wait().0, None);
+
+    let server = Up::start(home.path(), &[]);
+    assert_eq!(run(home.path(), &["plane", "list", "-o", "name"]).1, "plane/kept\n");
+    let (code, _, saved) = run(home.path(), &["store", "backup", "-f", "all.backup"]);
+    assert_eq!(code, 0);
+    assert!(saved.starts_with("store saved to all.backup ("), "{saved}");
+    let (code, checked, _) = run(home.path(), &["store", "check"]);
+    assert!(code == 0 && checked.contains("keys"), "{checked}");
+    let (code, _, error) = run(home.path(), &["store", "check", "--data-dir", ".mica"]);
+    assert!(code == 1 && error.contains("is in use by process"), "{error}");
+    let (code, _, error) = run(home.path(), &["store", "restore", "-f", "all.backup"]);
+    assert!(code == 1 && error.contains("is in use by process"), "{error}");
+    server.signal("-TERM");
+    assert_eq!(server.wait().0, Some(0));
+
+    let (code, restored, _) = run(
+        home.path(),
+        &["store", "restore", "-f", "all.backup", "--data-dir", "again"],
+    );
+    assert!(
+        code == 0 && restored.starts_with("store restored to again: "),
+        "{restored}"
+    );
+    let (code, _, error) = run(
+        home.path(),
+        &["store", "restore", "-f", "all.backup", "--data-dir", "again"],
+    );
+    assert!(code == 1 && error.contains("is not empty"), "{error}");
+    assert_eq!(
+        run(home.path(), &["store", "check", "--data-dir", "again", "-o", "json"]).0,
+        0
+    );
+    let _again = Up::start(home.path(), &["--data-dir", "again"]);
+    let listed = run(
+        home.path(),
+        &["plane", "list", "-o", "name", "--kubeconfig", "again/admin.kubeconfig"],
+    );
+    assert_eq!(listed.1, "plane/kept\n");
+}
