@@ -258,9 +258,10 @@ mod tests {
         all
     }
 
-    fn ranges() -> Vec<KeyRange> {
-        let mut all = vec![KeyRange::All];
-        for key in keys() {
+    /// Every range that holds one of the keys, once.
+    fn ranges(keys: &[Key]) -> std::collections::HashSet<KeyRange> {
+        let mut all = std::collections::HashSet::from([KeyRange::All]);
+        for key in keys {
             let (plane, resource) = (PlaneKeys::new(key.plane()), key.group_resource());
             all.extend([
                 plane.all(),
@@ -268,48 +269,70 @@ mod tests {
                 KeyRange::AllPlanes(resource.clone()),
             ]);
             all.extend(key.namespace().map(|namespace| plane.namespace(&resource, namespace)));
-            all.push(KeyRange::One(key));
+            all.insert(KeyRange::One(key.clone()));
         }
         all
     }
 
-    /// What the backend does with a place, on a sorted list instead of etcd.
-    fn read(layout: &Layout, range: &KeyRange, after: Option<&Key>) -> Vec<Key> {
-        let mut objects: Vec<_> = keys().iter().map(|key| layout.object(key)).collect();
-        objects.sort();
-        let within = |span: &Span| -> Vec<Key> {
-            let inside = objects.iter().filter(|key| **key >= span.start && **key < span.end);
-            inside.map(|key| layout.parse_object(key).unwrap()).collect()
-        };
-        match layout.place(range, after) {
-            Place::Contiguous(span) => within(&span),
-            Place::Indexed(span) => {
-                let mut entries: Vec<_> = keys()
-                    .iter()
-                    .map(|key| layout.index_entry(key.plane(), &key.group_resource()))
-                    .collect();
-                entries.sort();
-                entries.dedup();
-                entries.retain(|entry| *entry >= span.start && *entry < span.end);
-                let resources = entries.iter().map(|entry| layout.parse_index_entry(entry).unwrap());
-                let parts = resources.map(|(plane, resource)| KeyRange::Resource(plane, resource));
-                parts.flat_map(|part| read(layout, &part, after)).collect()
+    /// A sorted list of stored keys, in place of etcd.
+    struct Stored {
+        layout: Layout,
+        objects: Vec<(Bytes, Key)>,
+        entries: Vec<Bytes>,
+    }
+
+    impl Stored {
+        fn new(keys: &[Key]) -> Self {
+            let layout = Layout::new("/mica");
+            let mut objects: Vec<_> = keys.iter().map(|key| (layout.object(key), key.clone())).collect();
+            objects.sort();
+            let entry = |key: &Key| layout.index_entry(key.plane(), &key.group_resource());
+            let entries: std::collections::BTreeSet<_> = keys.iter().map(entry).collect();
+            Self {
+                entries: entries.into_iter().collect(),
+                objects,
+                layout,
+            }
+        }
+
+        /// What the backend does with a place.
+        fn read(&self, range: &KeyRange, after: Option<&Key>) -> Vec<&Key> {
+            match self.layout.place(range, after) {
+                Place::Contiguous(span) => {
+                    let inside = self
+                        .objects
+                        .iter()
+                        .filter(|(stored, _)| *stored >= span.start && *stored < span.end);
+                    inside.map(|(_, key)| key).collect()
+                }
+                Place::Indexed(span) => {
+                    let inside = self
+                        .entries
+                        .iter()
+                        .filter(|entry| **entry >= span.start && **entry < span.end);
+                    let resources = inside.map(|entry| self.layout.parse_index_entry(entry).unwrap());
+                    let pieces = resources.map(|(plane, resource)| KeyRange::Resource(plane, resource));
+                    pieces.flat_map(|piece| self.read(&piece, after)).collect()
+                }
             }
         }
     }
 
     #[test]
     fn every_range_is_read_in_the_order_of_keys_from_any_start() {
-        let layout = Layout::new("/mica");
         let all = keys();
-        for range in ranges() {
+        let stored = Stored::new(&all);
+        assert!(
+            stored
+                .objects
+                .iter()
+                .all(|(bytes, key)| stored.layout.parse_object(bytes).as_ref() == Some(key))
+        );
+        for range in ranges(&all) {
+            let inside: Vec<_> = all.iter().filter(|key| range.contains(key)).collect();
             for after in std::iter::once(None).chain(all.iter().map(Some)) {
-                let expected: Vec<_> = all
-                    .iter()
-                    .filter(|key| range.contains(key) && Some(*key) > after)
-                    .cloned()
-                    .collect();
-                assert_eq!(read(&layout, &range, after), expected, "{range:?} after {after:?}");
+                let expected = &inside[inside.partition_point(|key| Some(*key) <= after)..];
+                assert_eq!(stored.read(&range, after), expected, "{range:?} after {after:?}");
             }
         }
     }

@@ -120,15 +120,15 @@ impl Pump {
         self.target = connection.target;
         let progress = shared.client.progress_of(&connection).await?;
         // Over the same connection: the member must have come as far as the hub before it is asked for what follows.
+        let (seen, position) = (shared.client.seen(), shared.hub.position());
         let newest = shared
             .client
             .range_over(&connection, shared.probe(0))
             .await?
             .header
             .unwrap_or_default();
-        let position = shared.hub.position();
         let same = *self.cluster.get_or_insert(newest.cluster_id) == newest.cluster_id;
-        if !same || unsigned(newest.revision) < position {
+        if !same || unsigned(newest.revision) < position.max(seen) {
             self.cluster = Some(newest.cluster_id);
             return Err(Ended::Rewound);
         }

@@ -273,7 +273,8 @@ async fn an_etcd_that_was_set_back_to_a_backup_ends_watches() {
         commit_eventually(&store, &thing(plane, &i.to_string())).await;
     }
     let last = commit(&store, put(&b, "1")).await;
-    let mut watch = store.watch(plane.all(), last).await.unwrap();
+    let mut watch = store.watch(plane.all(), Revision(last.0 - 1)).await.unwrap();
+    assert_eq!(next(&mut watch).await, "b=1");
     etcd.kill();
     etcd.copy_data(Copy::FromBackup);
     etcd.restart();
