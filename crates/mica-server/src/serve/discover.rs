@@ -113,9 +113,8 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             return Ok(call.server.metrics.respond());
         }
         ["openapi", rest @ ..] => {
-            only_get(call)?;
             let plane = plane(call).await?;
-            return call.server.openapi.answer(call, plane.as_deref(), rest);
+            return call.server.openapi.answer(call, plane.as_deref(), rest).await;
         }
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
             Some(endpoint) => {

@@ -1,0 +1,135 @@
+//! What upstream's types and fields mean: the descriptions of its published schemas, which the `k8s-openapi` crate carries.
+//!
+//! They are made on demand for the types that are wanted, and are too many to keep: a megabyte of text that documents hold
+//! anyway. That crate has no lists, so their descriptions are put together here.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
+use mica_machinery::facts::facts;
+use mica_machinery::openapi::{ApiResource, Describe};
+use serde_json::{Map, Value, json};
+
+/// Descriptions by type and field, in the shape of schemas.
+pub struct Descriptions {
+    schemas: Map<String, Value>,
+}
+
+impl Descriptions {
+    /// The descriptions of everything that the documents of these resources have in them.
+    pub fn of(resources: &[ApiResource]) -> Self {
+        let mut wanted: BTreeSet<&str> = resources.iter().map(|resource| resource.r#type.as_str()).collect();
+        wanted.extend(resources.iter().flat_map(|resource| &resource.subresources).map(|sub| sub.r#type.as_str()));
+        let mut generator = SchemaGenerator::default();
+        for (name, add) in KINDS.iter().chain(EVERYWHERE) {
+            let name = name();
+            if name.starts_with("io.k8s.apimachinery.") || wanted.contains(name.as_ref()) {
+                add(&mut generator);
+            }
+        }
+        let mut schemas = generator.take_definitions(true);
+        for resource in resources.iter().filter(|resource| !resource.list.is_empty()) {
+            let list = describe_list(&schemas, resource);
+            schemas.entry(resource.list.clone()).or_insert(list);
+        }
+        Self { schemas }
+    }
+}
+
+impl Describe for Descriptions {
+    fn of_type(&self, name: &str) -> Option<&str> {
+        self.schemas.get(name)?.get("description")?.as_str()
+    }
+
+    fn of_field(&self, name: &str, field: &str) -> Option<&str> {
+        field_text(&self.schemas, name, field)
+    }
+}
+
+fn field_text<'a>(schemas: &'a Map<String, Value>, name: &str, field: &str) -> Option<&'a str> {
+    schemas.get(name)?.get("properties")?.get(field)?.get("description")?.as_str()
+}
+
+/// A list has the same fields everywhere: those about itself are described at its items and at Status, which is a list to
+/// its metadata.
+fn describe_list(schemas: &Map<String, Value>, resource: &ApiResource) -> Value {
+    let status = facts().ty(facts().well_known().status).openapi;
+    let text = |name: &str, field: &str| json!({"description": field_text(schemas, name, field)});
+    json!({
+        "description": format!("{kind}List is a list of {kind} objects.", kind = resource.kind),
+        "properties": {
+            "apiVersion": text(&resource.r#type, "apiVersion"),
+            "kind": text(&resource.r#type, "kind"),
+            "metadata": text(status, "metadata"),
+            "items": {"description": format!("Items are the {} objects.", resource.kind)},
+        },
+    })
+}
+
+/// A type: its OpenAPI name, and what adds its schema and those below it to a generator.
+type Described = (fn() -> Cow<'static, str>, fn(&mut SchemaGenerator));
+
+fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
+    // The reference that it returns is of no use: the definition stays in the generator.
+    let _reference = generator.subschema_for::<T>();
+}
+
+macro_rules! described {
+    ($($module:path => [$($name:ident),* $(,)?],)*) => {
+        &[$($({
+            use $module as module;
+            (<module::$name as JsonSchema>::schema_name as fn() -> _, add::<module::$name> as fn(&mut _))
+        },)*)*]
+    };
+}
+
+/// What every document may hold.
+static EVERYWHERE: &[Described] = described![
+    k8s_openapi::apimachinery::pkg::apis::meta::v1 => [APIGroup, APIGroupList, APIResourceList, APIVersions, DeleteOptions, Patch, Status],
+    k8s_openapi::apimachinery::pkg::version => [Info],
+    self => [AnyEvent],
+];
+
+/// An event of a watch, of whatever kind.
+type AnyEvent = k8s_openapi::apimachinery::pkg::apis::meta::v1::WatchEvent<k8s_openapi::apimachinery::pkg::runtime::RawExtension>;
+
+/// The kinds that are or will be served, with what their subresources read and write.
+static KINDS: &[Described] = described![
+    k8s_openapi::api::admissionregistration::v1 => [
+        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+    ],
+    k8s_openapi::api::apiserverinternal::v1alpha1 => [StorageVersion],
+    k8s_openapi::api::apps::v1 => [ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet],
+    k8s_openapi::api::authentication::v1 => [SelfSubjectReview, TokenRequest, TokenReview],
+    k8s_openapi::api::authorization::v1 => [
+        LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+    ],
+    k8s_openapi::api::autoscaling::v1 => [HorizontalPodAutoscaler, Scale],
+    k8s_openapi::api::autoscaling::v2 => [HorizontalPodAutoscaler],
+    k8s_openapi::api::batch::v1 => [CronJob, Job],
+    k8s_openapi::api::certificates::v1 => [CertificateSigningRequest],
+    k8s_openapi::api::certificates::v1beta1 => [ClusterTrustBundle],
+    k8s_openapi::api::coordination::v1 => [Lease],
+    k8s_openapi::api::coordination::v1beta1 => [LeaseCandidate],
+    k8s_openapi::api::core::v1 => [
+        Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
+    ],
+    k8s_openapi::api::discovery::v1 => [EndpointSlice],
+    k8s_openapi::api::events::v1 => [Event],
+    k8s_openapi::api::flowcontrol::v1 => [FlowSchema, PriorityLevelConfiguration],
+    k8s_openapi::api::networking::v1 => [IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR],
+    k8s_openapi::api::node::v1 => [RuntimeClass],
+    k8s_openapi::api::policy::v1 => [Eviction, PodDisruptionBudget],
+    k8s_openapi::api::rbac::v1 => [ClusterRole, ClusterRoleBinding, Role, RoleBinding],
+    k8s_openapi::api::resource::v1 => [DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice],
+    k8s_openapi::api::scheduling::v1 => [PriorityClass],
+    k8s_openapi::api::storage::v1 => [
+        CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment, VolumeAttributesClass,
+    ],
+    k8s_openapi::api::storagemigration::v1beta1 => [StorageVersionMigration],
+    k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 => [CustomResourceDefinition],
+    k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 => [APIService],
+];
