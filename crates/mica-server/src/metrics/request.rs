@@ -83,7 +83,9 @@ pub struct HttpMetrics {
     sizes: Family<Histogram>,
     long_running: Family<Gauge>,
     terminations: Family<Counter>,
-    in_flight: Family<Gauge>,
+    /// Two plain numbers: every request changes one of them twice.
+    reading: Gauge,
+    mutating: Gauge,
     watch_events: Family<Counter>,
     watch_event_sizes: Family<Histogram>,
     handshake_errors: Family<Counter>,
@@ -119,11 +121,8 @@ impl HttpMetrics {
                 "Requests that the server ended in self-defence.",
                 TERMINATIONS,
             ),
-            in_flight: Family::new(
-                "apiserver_current_inflight_requests",
-                "Requests being answered, long-running ones aside, by kind.",
-                &[Closed("request_kind")],
-            ),
+            reading: Gauge::default(),
+            mutating: Gauge::default(),
             watch_events: Family::new("apiserver_watch_events_total", "Events sent to watchers.", EVENTS),
             watch_event_sizes: Family::histogram(
                 "apiserver_watch_events_sizes",
@@ -138,20 +137,16 @@ impl HttpMetrics {
             ),
         });
         metrics.handshake_errors.with(&[], |counter| counter.add(0));
-        for kind in ["readOnly", "mutating"] {
-            metrics.in_flight.with(&[kind], |gauge| gauge.set(0));
-        }
         registry.register(metrics)
     }
 
     /// A request begins. It is in flight until the result, or what comes of it, is dropped.
     pub fn started(self: &Arc<Self>, method: &Method) -> Pending {
-        let kind = if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-            "readOnly"
-        } else {
-            "mutating"
+        let kind = match *method {
+            Method::GET | Method::HEAD | Method::OPTIONS => RequestKind::ReadOnly,
+            _ => RequestKind::Mutating,
         };
-        self.in_flight.with(&[kind], Gauge::inc);
+        self.gauge(kind).inc();
         let fallback = RequestLabels {
             verb: verb_of(method),
             ..RequestLabels::default()
@@ -163,6 +158,13 @@ impl HttpMetrics {
             }),
             fallback,
             started: Instant::now(),
+        }
+    }
+
+    fn gauge(&self, kind: RequestKind) -> &Gauge {
+        match kind {
+            RequestKind::ReadOnly => &self.reading,
+            RequestKind::Mutating => &self.mutating,
         }
     }
 
@@ -213,21 +215,35 @@ impl Collect for HttpMetrics {
         self.sizes.collect(text);
         self.long_running.collect(text);
         self.terminations.collect(text);
-        self.in_flight.collect(text);
+        let name = "apiserver_current_inflight_requests";
+        text.family(
+            name,
+            "Requests being answered, long-running ones aside, by kind.",
+            "gauge",
+        );
+        for (kind, gauge) in [("mutating", &self.mutating), ("readOnly", &self.reading)] {
+            text.sample(name, &[("request_kind", kind)], gauge.get() as f64);
+        }
         self.watch_events.collect(text);
         self.watch_event_sizes.collect(text);
         self.handshake_errors.collect(text);
     }
 }
 
+#[derive(Clone, Copy)]
+enum RequestKind {
+    ReadOnly,
+    Mutating,
+}
+
 struct InFlight {
     metrics: Arc<HttpMetrics>,
-    kind: &'static str,
+    kind: RequestKind,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.metrics.in_flight.with(&[self.kind], Gauge::dec);
+        self.metrics.gauge(self.kind).dec();
     }
 }
 
