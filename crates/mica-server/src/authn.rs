@@ -15,7 +15,8 @@ use crate::http::{Context, Protocol};
 pub struct Authenticator;
 
 impl Authenticator {
-    pub fn authenticate(self, context: &Context, headers: &HeaderMap) -> Result<User, ApiError> {
+    /// `public`: whether everybody may ask for the path, known or not.
+    pub fn authenticate(self, context: &Context, headers: &HeaderMap, public: bool) -> Result<User, ApiError> {
         if context.peer.protocol() == Protocol::InProcess {
             return Ok(User::system());
         }
@@ -27,7 +28,8 @@ impl Authenticator {
             Some(leaf) => user_of(leaf).ok_or_else(ApiError::unauthorized)?,
             // A token that nothing can check is a failed proof, not the absence of one.
             None if headers.contains_key(http::header::AUTHORIZATION) => return Err(ApiError::unauthorized()),
-            None => User::anonymous(),
+            None if public => User::anonymous(),
+            None => return Err(ApiError::unauthorized()),
         };
         match impersonated(headers)? {
             None => Ok(user),

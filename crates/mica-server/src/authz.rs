@@ -9,7 +9,7 @@ use mica_api::GroupResource;
 
 use crate::error::ApiError;
 use crate::plane::Plane;
-use crate::request::{ResourcePath, Verb};
+use crate::request::{Query, ResourcePath, Verb};
 use crate::scheme::Served;
 
 /// Who asks, proven by authentication.
@@ -95,7 +95,7 @@ impl Permit {
 }
 
 /// Decides about a request for a resource, whether that exists or not: strangers must not learn which.
-pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath) -> Result<Permit, ApiError> {
+pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Query) -> Result<Permit, ApiError> {
     if user.is_administrator() {
         return Ok(Permit { user: user.clone(), verb });
     }
@@ -114,7 +114,7 @@ pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath) -> Result<Pe
         path.group
     );
     let resource = GroupResource::new(&path.group, &path.resource);
-    Err(ApiError::forbidden(&resource, path.name.as_deref().unwrap_or_default(), &why))
+    Err(ApiError::forbidden(&resource, &path.about(query).unwrap_or_default(), &why))
 }
 
 /// Decides about a request for a path that is no resource. Health and version are for everybody, as upstream's

@@ -5,8 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mica_machinery::facts::{TypeId, facts};
-use mica_machinery::{codec, object, protobuf};
-use crate::pending::yaml;
+use mica_machinery::{codec, object, protobuf, yaml};
 use mica_store::Revision;
 use serde_json::{Map, Value, json};
 
@@ -273,7 +272,7 @@ impl<'a> Encoder<'a> {
         let value = json!({"kind": self.served.kind(), "apiVersion": self.served.api_version, "metadata": metadata});
         match self.media.form() {
             Form::Table(version) => {
-                let blank: Vec<Value> = self.served.strategy().columns().iter().map(|_| Value::from("")).collect();
+                let cells = self.served.strategy().cells(&value, self.now);
                 let object = match self.media.include {
                     Include::None => Value::Null,
                     Include::Metadata => partial(&value, version),
@@ -281,7 +280,7 @@ impl<'a> Encoder<'a> {
                 };
                 let table = json!({"kind": "Table", "apiVersion": version.api_version(),
                     "metadata": {"resourceVersion": revision.to_string()}, "columnDefinitions": null,
-                    "rows": [{"cells": blank, "object": object}]});
+                    "rows": [{"cells": cells, "object": object}]});
                 Ok(untyped_frame("BOOKMARK", &table))
             }
             _ => self.watch_value("BOOKMARK", value, FirstEvent::No),
@@ -380,7 +379,10 @@ pub fn untyped(value: &Value, output: Output) -> Bytes {
 
 fn finish(mut json: Vec<u8>, output: Output) -> Bytes {
     match (output.format, output.pretty) {
-        (Format::Yaml, _) => yaml::from_json(&json).into(),
+        (Format::Yaml, _) => {
+            let value: Value = serde_json::from_slice(&json).expect("what was just encoded is JSON");
+            yaml::from_json(&value).into()
+        }
         (_, Pretty::Indented) => codec::indent(&json).into(),
         (_, Pretty::Compact) => {
             json.push(b'\n');

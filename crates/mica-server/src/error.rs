@@ -233,6 +233,12 @@ impl ApiError {
         )
     }
 
+    /// The same for a name whose object is being deleted.
+    pub fn already_exists_leaving(resource: &GroupResource, name: &str) -> Self {
+        let message = format!("object is being deleted: {resource} {} already exists", quote(name));
+        Self::about(StatusCode::CONFLICT, "AlreadyExists", message, resource.group(), resource.resource(), name)
+    }
+
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::about(

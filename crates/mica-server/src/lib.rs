@@ -19,7 +19,6 @@ pub mod pki;
 pub mod plane;
 pub mod registry;
 pub mod request;
-mod pending;
 mod review;
 pub mod scheme;
 pub mod serve;

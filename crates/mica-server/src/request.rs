@@ -125,6 +125,17 @@ pub struct ResourcePath {
     pub legacy_watch: bool,
 }
 
+impl ResourcePath {
+    /// The one object that a request is about: named in the path, or by a list's or watch's field selector.
+    pub fn about(&self, query: &Query) -> Option<String> {
+        let selected = || {
+            let selector = mica_machinery::select::FieldSelector::parse(query.text("fieldSelector")).ok()?;
+            selector.exact("metadata.name").filter(|name| !name.is_empty()).map(ToOwned::to_owned)
+        };
+        self.name.clone().or_else(selected)
+    }
+}
+
 /// Reads the segments. Names are checked to be usable as path segments.
 pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
     let texts: Vec<&str> = segments.iter().map(String::as_str).collect();

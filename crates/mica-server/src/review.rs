@@ -2,7 +2,8 @@
 
 use http::{Response, StatusCode};
 use mica_machinery::kind::{User as KindUser, WriteContext};
-use mica_machinery::{meta, object};
+use mica_machinery::managed::schema::TypeRef;
+use mica_machinery::{managed, meta, object};
 use serde_json::{Value, json};
 
 use crate::authz::{Grant, User};
@@ -53,6 +54,16 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     if served.kind() == "SelfSubjectReview" {
         object::set(&mut review, &["metadata", "creationTimestamp"], mica_machinery::time::now_text(context.now));
     }
+    let write = managed::Write {
+        manager: &resource::manager(call, &options.field_manager),
+        api_version: &served.api_version,
+        subresource: "",
+        time: context.now,
+        schema: TypeRef::kind(served.ty),
+        reset: &managed::Set::of_fields(served.strategy().reset_fields("")),
+        versions: &managed::OneVersion,
+    };
+    managed::update(None, &mut review, read.managers, &write);
     let status = decide(served.kind(), &review, &grant.user);
     object::set(&mut review, &["status"], status);
     let bytes = Encoder::new(served, media).value(review)?;

@@ -78,6 +78,13 @@ impl Served {
         self.resource.subresources.iter().find(|subresource| subresource.name == name)
     }
 
+    /// Whether empty lists and maps are lost when objects are stored, as in upstream's protobuf. Extensions are stored as
+    /// JSON there.
+    pub fn forgets_empty(&self) -> bool {
+        facts().ty(self.stored_ty).protobuf
+            && !matches!(self.resource.group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
+    }
+
     /// Whether what is stored is, but for kind and apiVersion, what clients get.
     pub fn stores_as_served(&self) -> bool {
         self.ty == self.stored_ty

@@ -36,7 +36,7 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
 pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     // Guarded in root: who may read every plane is the platform's to say.
-    authz::authorize(&call.user, verb, path)?;
+    authz::authorize(&call.user, verb, path, &call.query)?;
     let served = resource::route(call.server.directory.plane_scheme(), path)?;
     if !matches!(verb, Verb::List | Verb::Watch) || path.name.is_some() || path.subresource.is_some() {
         return Err(ApiError::method_not_allowed());

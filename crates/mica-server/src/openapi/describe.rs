@@ -29,6 +29,7 @@ impl Descriptions {
             }
         }
         let mut schemas = generator.take_definitions(true);
+        describe_event(&mut schemas);
         for resource in resources.iter().filter(|resource| !resource.list.is_empty()) {
             let list = describe_list(&schemas, resource);
             schemas.entry(resource.list.clone()).or_insert(list);
@@ -49,6 +50,16 @@ impl Describe for Descriptions {
 
 fn field_text<'a>(schemas: &'a Map<String, Value>, name: &str, field: &str) -> Option<&'a str> {
     schemas.get(name)?.get("properties")?.get(field)?.get("description")?.as_str()
+}
+
+/// What an event holds is described with the event itself there, as a second paragraph.
+fn describe_event(schemas: &mut Map<String, Value>) {
+    let event = facts().ty(facts().well_known().watch_event).openapi;
+    let both = schemas.get(event).and_then(|event| event["description"].as_str()).unwrap_or_default().to_owned();
+    if let Some((itself, object)) = both.split_once("\n\n") {
+        let described = json!({"description": itself, "properties": {"object": {"description": object.trim_end()}}});
+        schemas.insert(event.to_owned(), described);
+    }
 }
 
 /// A list has the same fields everywhere: those about itself are described at its items and at Status, which is a list to

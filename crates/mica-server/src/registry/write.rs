@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use mica_machinery::facts::Shape;
 use mica_machinery::field::{self, ErrorList, Path};
 use mica_machinery::kind::{User as KindUser, WriteContext};
 use mica_machinery::meta::{self, Admission, FinalizerRule};
@@ -144,7 +145,7 @@ impl Registry {
         step.record_manager(None, &mut object, request.managers);
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
-        self.check_namespace(&step).await?;
+        self.check_namespace(&step, object::name(&object)).await?;
         let context = step.context();
         strategy.prepare_create(&context, &mut object);
         let generates = !strategy.generation_fields().is_empty();
@@ -162,8 +163,8 @@ impl Registry {
         }
         let name = object::name(&object).to_owned();
         let entry = self.entry(&step.target().plane, served, step.target().namespace.as_deref(), &name).await?;
-        if entry.stored.is_some() {
-            return Err(ApiError::already_exists(&served.name, &name));
+        if let Some(there) = &entry.stored {
+            return Err(exists(served, &name, there));
         }
         let side = self.side.on_create(served, &object)?;
         let value = pack(served, &object);
@@ -356,7 +357,7 @@ impl Registry {
     }
 
     /// Admission's first rule: new objects need a namespace that exists and stays.
-    async fn check_namespace(&self, step: &Step<'_>) -> Result<(), ApiError> {
+    async fn check_namespace(&self, step: &Step<'_>, name: &str) -> Result<(), ApiError> {
         let (target, served) = (step.target(), step.served());
         let Some(namespace) = target.namespace.as_deref().filter(|_| served.namespaced()) else { return Ok(()) };
         let Some(namespaces) = target.plane.scheme.find("", "v1", "namespaces") else { return Ok(()) };
@@ -364,7 +365,7 @@ impl Registry {
         let Some(stored) = entry.stored else { return Err(ApiError::not_found(&namespaces.name, namespace)) };
         let phase = mica_machinery::select::text_at(stored.json(), &["status", "phase"]);
         if phase.is_some_and(|phase| phase == "Terminating") {
-            return Err(ApiError::namespace_terminating(&served.name, target.object(), namespace));
+            return Err(ApiError::namespace_terminating(&served.name, name, namespace));
         }
         Ok(())
     }
@@ -382,6 +383,12 @@ fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes, ApiError> 
     let mut json = Vec::new();
     codec::encode(served.ty, &served_value(served, stored)?, &mut json);
     Ok(json.into())
+}
+
+/// 409 for a name that is taken, also by an object on its way out.
+fn exists(served: &Served, name: &str, there: &Stored) -> ApiError {
+    let leaving = mica_machinery::select::text_at(there.json(), &["metadata", "deletionTimestamp"]).is_some();
+    if leaving { ApiError::already_exists_leaving(&served.name, name) } else { ApiError::already_exists(&served.name, name) }
 }
 
 fn contended(target: &Target) -> ApiError {
@@ -422,8 +429,12 @@ fn to_stored(served: &Served, object: Value) -> Value {
 /// The stored form of an object in its stored version.
 pub(super) fn pack(served: &Served, object: &Value) -> bytes::Bytes {
     let mut bare = object.clone();
-    for path in [&["kind"][..], &["apiVersion"], &["metadata", "resourceVersion"]] {
-        object::remove(&mut bare, path);
+    for field in ["kind", "apiVersion"] {
+        object::remove(&mut bare, &[field]);
+    }
+    meta::prepare_for_storage(metadata_mut(&mut bare));
+    if served.forgets_empty() {
+        codec::forget_empty(&Shape::Struct(served.stored_ty), &mut bare);
     }
     let mut json = Vec::with_capacity(1024);
     codec::encode(served.stored_ty, &bare, &mut json);
@@ -493,7 +504,9 @@ fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Result<(), Ap
         None => {
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");
-            step.invalid(wanted, &[error])
+            // Upstream names the resource where it means the kind.
+            let (resource, name) = (served.resource, object::name(wanted));
+            Err(ApiError::invalid(resource.group, resource.plural, name, &[error]))
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use mica_machinery::codec::{self, Decoded};
 use mica_machinery::facts::{TypeId, facts};
-use mica_machinery::{managed, object, protobuf};
-use crate::pending::yaml;
+use mica_machinery::{managed, object, protobuf, yaml};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -40,7 +39,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
             summary(body)
         ))
     };
-    let mut extra = Vec::new();
+    let mut extra = None;
     let json = match format {
         Format::Json => body.to_vec(),
         Format::Yaml => {
@@ -62,9 +61,9 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
     let problems: Vec<String> = extra.into_iter().chain(strict).collect();
     let warnings = match validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            return Err(cannot(&format!("strict decoding error: {}", join_strict(&problems))));
+            return Err(cannot(&format!("strict decoding error: {}", problems.join(", "))));
         }
-        FieldValidation::Warn => problems,
+        FieldValidation::Warn => problems.into_iter().flat_map(warnings_of).collect(),
         _ => Vec::new(),
     };
     Ok(Read { object: typed(value, wanted), managers: managed::request_of(&json), warnings })
@@ -118,15 +117,12 @@ fn read_protobuf(
     Ok(Read { object: typed(value, wanted), managers: managed::Request::Usual, warnings: Vec::new() })
 }
 
-/// The problems of YAML are one error of their own among the others.
-fn join_strict(problems: &[String]) -> String {
-    let texts: Vec<String> = problems
-        .iter()
-        .map(|problem| {
-            if problem.starts_with("line ") { format!("yaml: unmarshal errors:\n  {problem}") } else { problem.clone() }
-        })
-        .collect();
-    texts.join(", ")
+/// The problems of YAML are one error of several lines, but a warning each.
+fn warnings_of(problem: String) -> Vec<String> {
+    match problem.strip_prefix("yaml: unmarshal errors:\n") {
+        Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
+        None => vec![problem],
+    }
 }
 
 fn cannot_handle(kind: &str, version: &str, wanted: Wanted<'_>, why: &dyn std::fmt::Display) -> ApiError {

@@ -19,7 +19,7 @@ use crate::discovery::Documents;
 use crate::encode;
 use crate::error::ApiError;
 use crate::health::Health;
-use crate::http::{Body, Context, RequestBody, Service, read_body};
+use crate::http::{Body, Context, Lasting, RequestBody, Service, is_watch, read_body};
 use crate::negotiate::{self, Asked, Output};
 use crate::openapi::OpenApi;
 use crate::plane::Plane;
@@ -74,6 +74,13 @@ impl Call<'_> {
 }
 
 impl Service for Arc<Server> {
+    /// Filling a plane takes as long as its content is large.
+    fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
+        let path = request.uri().path();
+        let fills = path.contains("/planes/") && (path.ends_with("/restore") || path.ends_with("/fork"));
+        if fills || is_watch(request) { Lasting::LongRunning } else { Lasting::Finite }
+    }
+
     async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
         let asked_errors = negotiate::error_output(Asked::of(&request));
         match Box::pin(answer(self, context, request)).await {
@@ -87,11 +94,9 @@ async fn answer(server: &Arc<Server>, context: &Context, request: Request<Reques
     let (parts, incoming) = request.into_parts();
     let located = locate(server, &parts).await?;
     let query = Query::parse(parts.uri.query());
-    let user = Arc::new(server.authenticator.authenticate(context, &parts.headers)?);
+    let user = server.authenticator.authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
+    let user = Arc::new(user);
     let path = request::parse(&located.segments);
-    if user.is_anonymous() && !authn::is_public(&located.segments) {
-        return Err(ApiError::unauthorized());
-    }
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
     } else {

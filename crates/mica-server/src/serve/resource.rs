@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use mica_machinery::field::{Error, Path};
 
 use super::{Call, object, stream};
 use crate::authz::{self, Target};
@@ -20,7 +21,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         return crate::wildcard::answer(call, path).await;
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
-    let permit = authz::authorize(&call.user, verb, path)?;
+    let permit = authz::authorize(&call.user, verb, path, &call.query)?;
     let plane = call.server.plane(&call.located.address).await?;
     let served = route(&plane.scheme, path)?;
     check_offered(verb, path, &served)?;
@@ -122,7 +123,20 @@ fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 /// The form and format of the answer to a request for this resource.
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), route, encodings(served))?;
-    complete(call, output, served)
+    let target = output.conversion.map(|conversion| conversion.target);
+    let internal = served.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    let mismatch = match (route, target) {
+        (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*{internal}.{})",
+            served.kind()
+        ),
+        (Route::Collection, Some(negotiate::Target::PartialObjectMetadata)) => format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{internal}.{})",
+            served.list_kind()
+        ),
+        _ => return complete(call, output, served),
+    };
+    Err(ApiError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", mismatch))
 }
 
 /// The same for a watch.
@@ -144,7 +158,9 @@ fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Resu
         other => {
             let is_table = matches!(output.conversion, Some(conversion) if conversion.target == negotiate::Target::Table);
             if is_table {
-                return Err(ApiError::bad_request(format!("unrecognized includeObject value: {}", mica_machinery::field::quote(other))));
+                let path = Path::new("includeObject");
+                let error = Error::invalid(&path, other, "must be 'Metadata', 'Object', 'None', or empty");
+                return Err(ApiError::bad_request(format!("Unable to convert to Table as requested: {error}")));
             }
             Include::Metadata
         }

@@ -54,6 +54,9 @@ async fn gathered(served: &Served, media: Media, mut listing: Listing) -> Result
         (items, ListMeta { revision, ..ListMeta::default() })
     };
     let encoder = Encoder::new(served, media);
+    if items.is_empty() {
+        return Ok(Body::full(encoder.list_values(&meta, Vec::new())?));
+    }
     let stored: Vec<_> = items.into_iter().map(|(_, stored)| stored).collect();
     if !media.streams() {
         return Ok(Body::full(encoder.list(&meta, &stored)?));
@@ -81,11 +84,13 @@ struct Sending {
 /// A list in compact JSON, sent chunk by chunk as the store is walked. The first chunk is made before the response begins,
 /// so that what fails at once is still answered with a Status.
 async fn streamed(served: Arc<Served>, media: Media, listing: Listing) -> Result<Body, ApiError> {
-    let head = Encoder::new(&served, media)
-        .list_head(&ListMeta { revision: listing.revision, ..ListMeta::default() });
-    let chunk = BytesMut::from(&head[..]);
+    let meta = ListMeta { revision: listing.revision, ..ListMeta::default() };
+    let chunk = BytesMut::from(&Encoder::new(&served, media).list_head(&meta)[..]);
     let mut sending = Sending { served, media, listing, chunk, first: true, finished: false };
     let first = sending.next_chunk().await?;
+    if sending.first {
+        return Ok(Body::full(Encoder::new(&sending.served, media).list_values(&meta, Vec::new())?));
+    }
     if sending.finished {
         return Ok(Body::full(first));
     }
