@@ -76,12 +76,12 @@ def kubectl(kubeconfig, *args, text=None):
 
 
 @contextmanager
-def mica():
+def mica(*arguments):
     """`mica up` on an empty directory."""
     with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
         port = free_port()
         command = [mica_binary(), "up", "--data-dir", directory, "--listen", f"127.0.0.1:{port}"]
-        with running(command, directory):
+        with running([*command, *arguments], directory):
             yield Server(Path(directory) / "admin.kubeconfig", directory)
 
 
