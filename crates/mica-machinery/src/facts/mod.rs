@@ -154,8 +154,9 @@ pub struct Printed {
 }
 
 impl Printed {
+    /// The values that the field, or each of its elements, may have; none if it may have any. The empty text may be one.
     pub fn enumeration(&self) -> impl Iterator<Item = &'static str> {
-        self.enumeration.split('|').filter(|value| !value.is_empty())
+        self.enumeration.split('|').filter(|_| !self.enumeration.is_empty())
     }
 }
 

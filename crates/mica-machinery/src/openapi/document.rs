@@ -10,7 +10,8 @@ use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::operation::{self, JSON, Names, Operation, PathItem, root_path};
+use super::name::{Names, root_path};
+use super::operation::{self, JSON, Operation, PathItem};
 use super::parameter::Parameter;
 use super::schema::{self, Dialect};
 use super::{ApiResource, Describe, Encodings};

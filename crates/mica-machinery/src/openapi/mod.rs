@@ -7,6 +7,7 @@
 
 mod document;
 pub mod gnostic;
+mod name;
 mod operation;
 mod parameter;
 mod schema;

@@ -34,7 +34,12 @@ impl Document {
     fn new(document: &Value, to_protobuf: ToProtobuf) -> Self {
         let json = Bytes::from(serde_json::to_vec(document).expect("a value is JSON"));
         let hash = Sha512::digest(&json).iter().map(|byte| format!("{byte:02X}")).collect();
-        Self { json, protobuf: OnceCell::new(), to_protobuf, hash }
+        Self {
+            json,
+            protobuf: OnceCell::new(),
+            to_protobuf,
+            hash,
+        }
     }
 
     pub fn json(&self) -> Bytes {
@@ -64,7 +69,10 @@ pub struct Described {
 
 impl Described {
     pub fn new(resources: Vec<&'static Resource>) -> Self {
-        Self { resources, swagger: OnceCell::new() }
+        Self {
+            resources,
+            swagger: OnceCell::new(),
+        }
     }
 
     /// The Swagger document of everything.
@@ -82,7 +90,8 @@ pub async fn documents(root: &Described, plane: &Described) -> Result<[Documents
     let (root, plane) = (root.resources.clone(), plane.resources.clone());
     off_the_reactor(move || {
         let build = |resources: &[&'static Resource]| -> Documents {
-            let encode = |(name, document): (String, Value)| (name, Arc::new(Document::new(&document, gnostic::openapi3)));
+            let encode =
+                |(name, document): (String, Value)| (name, Arc::new(Document::new(&document, gnostic::openapi3)));
             describe(resources, |api| api.documents().into_iter().map(encode).collect())
         };
         let plane = build(&plane);
@@ -98,9 +107,16 @@ pub async fn documents(root: &Described, plane: &Described) -> Result<[Documents
 }
 
 fn describe<T>(resources: &[&'static Resource], make: impl Fn(&Api<'_>) -> T) -> T {
-    let resources: Vec<ApiResource> = resources.iter().map(|resource| ApiResource::built_in(resource)).collect();
+    let resources: Vec<ApiResource> = resources
+        .iter()
+        .map(|resource| ApiResource::built_in(resource))
+        .collect();
     let version = format!("{}.{}", version::MAJOR, version::MINOR);
-    make(&Api { resources: &resources, describe: &Descriptions::of(&resources), version: &version })
+    make(&Api {
+        resources: &resources,
+        describe: &Descriptions::of(&resources),
+        version: &version,
+    })
 }
 
 async fn off_the_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {

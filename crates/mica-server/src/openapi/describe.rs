@@ -20,7 +20,12 @@ impl Descriptions {
     /// The descriptions of everything that the documents of these resources have in them.
     pub fn of(resources: &[ApiResource]) -> Self {
         let mut wanted: BTreeSet<&str> = resources.iter().map(|resource| resource.r#type.as_str()).collect();
-        wanted.extend(resources.iter().flat_map(|resource| &resource.subresources).map(|sub| sub.r#type.as_str()));
+        wanted.extend(
+            resources
+                .iter()
+                .flat_map(|resource| &resource.subresources)
+                .map(|sub| sub.r#type.as_str()),
+        );
         let mut generator = SchemaGenerator::default();
         for (name, add) in KINDS.iter().chain(EVERYWHERE) {
             let name = name();
@@ -49,13 +54,22 @@ impl Describe for Descriptions {
 }
 
 fn field_text<'a>(schemas: &'a Map<String, Value>, name: &str, field: &str) -> Option<&'a str> {
-    schemas.get(name)?.get("properties")?.get(field)?.get("description")?.as_str()
+    schemas
+        .get(name)?
+        .get("properties")?
+        .get(field)?
+        .get("description")?
+        .as_str()
 }
 
 /// What an event holds is described with the event itself there, as a second paragraph.
 fn describe_event(schemas: &mut Map<String, Value>) {
     let event = facts().ty(facts().well_known().watch_event).openapi;
-    let both = schemas.get(event).and_then(|event| event["description"].as_str()).unwrap_or_default().to_owned();
+    let both = schemas
+        .get(event)
+        .and_then(|event| event["description"].as_str())
+        .unwrap_or_default()
+        .to_owned();
     if let Some((itself, object)) = both.split_once("\n\n") {
         let described = json!({"description": itself, "properties": {"object": {"description": object.trim_end()}}});
         schemas.insert(event.to_owned(), described);
@@ -103,7 +117,8 @@ static EVERYWHERE: &[Described] = described![
 ];
 
 /// An event of a watch, of whatever kind.
-type AnyEvent = k8s_openapi::apimachinery::pkg::apis::meta::v1::WatchEvent<k8s_openapi::apimachinery::pkg::runtime::RawExtension>;
+type AnyEvent =
+    k8s_openapi::apimachinery::pkg::apis::meta::v1::WatchEvent<k8s_openapi::apimachinery::pkg::runtime::RawExtension>;
 
 /// The kinds that are or will be served, with what their subresources read and write.
 static KINDS: &[Described] = described![

@@ -35,7 +35,11 @@ pub struct OpenApi {
 impl OpenApi {
     pub fn new(root: &Scheme, plane: &Scheme) -> Self {
         let described = |scheme: &Scheme| Described::new(scheme.iter().map(|served| served.resource).collect());
-        Self { root: described(root), plane: described(plane), documents: OnceCell::new() }
+        Self {
+            root: described(root),
+            plane: described(plane),
+            documents: OnceCell::new(),
+        }
     }
 
     /// Answers a request below `/openapi`. The methods are not looked at, as upstream does not.
@@ -45,7 +49,11 @@ impl OpenApi {
         plane: Option<&Plane>,
         rest: &[&str],
     ) -> Result<Response<Body>, ApiError> {
-        let whose = if plane.is_some_and(Plane::is_root) { Whose::Root } else { Whose::Planes };
+        let whose = if plane.is_some_and(Plane::is_root) {
+            Whose::Root
+        } else {
+            Whose::Planes
+        };
         let asked = Asked {
             accept: call.header(&http::header::ACCEPT),
             if_none_match: call.header(&IF_NONE_MATCH),
@@ -74,7 +82,10 @@ impl OpenApi {
     }
 
     async fn documents(&self, whose: Whose) -> Result<&Documents, ApiError> {
-        let [root, plane] = self.documents.get_or_try_init(|| build::documents(&self.root, &self.plane)).await?;
+        let [root, plane] = self
+            .documents
+            .get_or_try_init(|| build::documents(&self.root, &self.plane))
+            .await?;
         Ok(if whose == Whose::Root { root } else { plane })
     }
 }
@@ -112,11 +123,16 @@ const SWAGGER: Media = Media {
 /// Which documents there are, by name, and where.
 fn index(documents: &Documents, asked: &Asked<'_>) -> Response<Body> {
     let entry = |(name, document): (&String, &Arc<Document>)| {
-        (name.clone(), json!({"serverRelativeURL": locator(asked.prefix, name, document)}))
+        (
+            name.clone(),
+            json!({"serverRelativeURL": locator(asked.prefix, name, document)}),
+        )
     };
     let paths: Map<String, Value> = documents.iter().map(entry).collect();
     let mut response = Response::new(Body::full(json!({"paths": paths}).to_string()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -140,8 +156,14 @@ async fn send(
                 _ => full(document, encoding).await?,
             };
             if response.status() != StatusCode::NOT_MODIFIED {
-                let content_type = if encoding == Encoding::Json { "application/json" } else { media.new };
-                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+                let content_type = if encoding == Encoding::Json {
+                    "application/json"
+                } else {
+                    media.new
+                };
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
             }
             if name.is_some() && asked.hash == document.hash {
                 keep_for_ever(&mut response);
@@ -211,7 +233,9 @@ fn negotiate(accept: &str, media: &Media) -> Option<Encoding> {
         .filter_map(|clause| {
             let mut parts = clause.split(';').map(str::trim);
             let (main, sub) = parts.next()?.split_once('/')?;
-            let weight = parts.find_map(|part| part.strip_prefix("q=")).and_then(|text| text.parse().ok());
+            let weight = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .and_then(|text| text.parse().ok());
             Some((weight.unwrap_or(1.0), main, sub))
         })
         .collect();

@@ -10,10 +10,18 @@ use super::*;
 use crate::plane::kind::PLANES;
 
 fn openapi() -> OpenApi {
-    OpenApi::new(&Scheme::new(Profile::Generic, &[&PLANES]), &Scheme::new(Profile::Generic, &[]))
+    OpenApi::new(
+        &Scheme::new(Profile::Generic, &[&PLANES]),
+        &Scheme::new(Profile::Generic, &[]),
+    )
 }
 
-const NOTHING: Asked<'_> = Asked { accept: "", if_none_match: "", hash: "", prefix: "" };
+const NOTHING: Asked<'_> = Asked {
+    accept: "",
+    if_none_match: "",
+    hash: "",
+    prefix: "",
+};
 
 async fn answer(openapi: &OpenApi, whose: Whose, path: &str, asked: Asked<'_>) -> Response<Body> {
     let rest: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
@@ -26,7 +34,9 @@ async fn json_of(response: Response<Body>) -> Value {
 }
 
 async fn hash_of(openapi: &OpenApi, name: &str) -> String {
-    openapi.documents(Whose::Planes).await.expect("documents")[name].hash.clone()
+    openapi.documents(Whose::Planes).await.expect("documents")[name]
+        .hash
+        .clone()
 }
 
 /// Status and headers, with hashes and dates replaced by what they are.
@@ -34,7 +44,11 @@ fn frame(response: &Response<Body>, hash: &str) -> String {
     let mut lines = vec![response.status().to_string()];
     for (name, value) in response.headers() {
         let value = value.to_str().expect("text").replace(hash, "HASH");
-        lines.push(if name == EXPIRES { "expires: next year".to_owned() } else { format!("{name}: {value}") });
+        lines.push(if name == EXPIRES {
+            "expires: next year".to_owned()
+        } else {
+            format!("{name}: {value}")
+        });
     }
     lines.sort();
     lines.join("\n")
@@ -50,7 +64,10 @@ async fn check(path: &str, asked: Asked<'_>, expected: Expect) {
 #[tokio::test]
 async fn the_index_stays_inside_the_prefix() {
     let openapi = openapi();
-    let asked = Asked { prefix: "/clusters/p1/control-plane", ..NOTHING };
+    let asked = Asked {
+        prefix: "/clusters/p1/control-plane",
+        ..NOTHING
+    };
     let index = json_of(answer(&openapi, Whose::Planes, "v3", asked).await).await;
     let hash = hash_of(&openapi, "api/v1").await;
     assert_eq!(
@@ -58,58 +75,96 @@ async fn the_index_stays_inside_the_prefix() {
         format!("/clusters/p1/control-plane/openapi/v3/api/v1?hash={hash}")
     );
     let names: Vec<&String> = index["paths"].as_object().expect("paths").keys().collect();
-    assert!(!names.iter().any(|name| name.contains("mica.dev")), "planes have no planes");
+    assert!(
+        !names.iter().any(|name| name.contains("mica.dev")),
+        "planes have no planes"
+    );
     let root = json_of(answer(&openapi, Whose::Root, "v3", NOTHING).await).await;
     assert!(root["paths"]["apis/mica.dev/v1alpha1"].is_object());
 }
 
 #[tokio::test]
 async fn a_document_has_an_entity_tag() {
-    check("v3/api/v1", NOTHING, expect![[r#"
+    check(
+        "v3/api/v1",
+        NOTHING,
+        expect![[r#"
         200 OK
         content-type: application/json
         etag: "HASH"
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_document_asked_for_by_its_hash_may_be_kept_for_ever() {
     let hash = hash_of(&openapi(), "api/v1").await;
-    check("v3/api/v1", Asked { hash: &hash, ..NOTHING }, expect![[r#"
+    check(
+        "v3/api/v1",
+        Asked { hash: &hash, ..NOTHING },
+        expect![[r#"
         200 OK
         cache-control: public, immutable
         content-type: application/json
         etag: "HASH"
         expires: next year
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_old_hash_is_redirected_inside_the_prefix() {
-    let asked = Asked { hash: "ABC", prefix: "/clusters/p1/control-plane", ..NOTHING };
-    check("v3/api/v1", asked, expect![[r#"
+    let asked = Asked {
+        hash: "ABC",
+        prefix: "/clusters/p1/control-plane",
+        ..NOTHING
+    };
+    check(
+        "v3/api/v1",
+        asked,
+        expect![[r#"
         301 Moved Permanently
         content-type: application/json
         etag: "HASH"
         location: /clusters/p1/control-plane/openapi/v3/api/v1?hash=HASH
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn what_the_client_has_is_not_sent_again() {
     let hash = hash_of(&openapi(), "api/v1").await;
     let tags = format!("\"other\", W/\"{hash}\"");
-    check("v3/api/v1", Asked { if_none_match: &tags, ..NOTHING }, expect![[r#"
+    check(
+        "v3/api/v1",
+        Asked {
+            if_none_match: &tags,
+            ..NOTHING
+        },
+        expect![[r#"
         304 Not Modified
         etag: "HASH"
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_encoding_that_there_is_not_is_refused_without_a_word() {
-    check("v3/api/v1", Asked { accept: "text/plain", ..NOTHING }, expect![[r#"
+    check(
+        "v3/api/v1",
+        Asked {
+            accept: "text/plain",
+            ..NOTHING
+        },
+        expect![[r#"
         406 Not Acceptable
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
     check("v3/api/v7", NOTHING, expect!["404 Not Found"]).await;
 }
 
@@ -117,7 +172,11 @@ async fn an_encoding_that_there_is_not_is_refused_without_a_word() {
 async fn other_pages_are_not_found() {
     for path in ["", "v1", "v2/api"] {
         let rest: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        let error = openapi().respond(Whose::Root, &rest, &NOTHING).await.err().expect("refused");
+        let error = openapi()
+            .respond(Whose::Root, &rest, &NOTHING)
+            .await
+            .err()
+            .expect("refused");
         assert_eq!(error.code(), StatusCode::NOT_FOUND, "{path}");
     }
 }
@@ -128,10 +187,22 @@ fn clients_get_the_encoding_that_they_name_best() {
         ("", Some(Encoding::Json)),
         ("*/*", Some(Encoding::Json)),
         ("application/*", Some(Encoding::Json)),
-        ("application/com.github.proto-openapi.spec.v3@v1.0+protobuf", Some(Encoding::Protobuf)),
-        ("application/com.github.proto-openapi.spec.v3.v1.0+protobuf", Some(Encoding::Protobuf)),
-        ("application/json;q=0.5, application/com.github.proto-openapi.spec.v3@v1.0+protobuf", Some(Encoding::Protobuf)),
-        ("*/*, application/com.github.proto-openapi.spec.v3@v1.0+protobuf", Some(Encoding::Protobuf)),
+        (
+            "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            Some(Encoding::Protobuf),
+        ),
+        (
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+            Some(Encoding::Protobuf),
+        ),
+        (
+            "application/json;q=0.5, application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            Some(Encoding::Protobuf),
+        ),
+        (
+            "*/*, application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            Some(Encoding::Protobuf),
+        ),
         ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", None),
         ("application/yaml", None),
         ("nonsense", None),
@@ -143,11 +214,16 @@ fn clients_get_the_encoding_that_they_name_best() {
 #[tokio::test]
 async fn protobuf_has_its_own_type_and_the_same_tag() {
     let accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
-    check("v3/api/v1", Asked { accept, ..NOTHING }, expect![[r#"
+    check(
+        "v3/api/v1",
+        Asked { accept, ..NOTHING },
+        expect![[r#"
         200 OK
         content-type: application/com.github.proto-openapi.spec.v3.v1.0+protobuf
         etag: "HASH"
-        vary: Accept"#]]).await;
+        vary: Accept"#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -168,7 +244,11 @@ async fn swagger_describes_every_group() {
     assert!(response.headers().contains_key(ETAG));
     let swagger = json_of(response).await;
     assert_eq!(swagger["swagger"], "2.0");
-    for kind in ["io.k8s.api.core.v1.ConfigMap", "io.k8s.api.rbac.v1.Role", "dev.mica.v1alpha1.Plane"] {
+    for kind in [
+        "io.k8s.api.core.v1.ConfigMap",
+        "io.k8s.api.rbac.v1.Role",
+        "dev.mica.v1alpha1.Plane",
+    ] {
         assert!(swagger["definitions"][kind]["description"].is_string(), "{kind}");
     }
     let plane = json_of(answer(&openapi, Whose::Planes, "v2", NOTHING).await).await;
@@ -177,9 +257,16 @@ async fn swagger_describes_every_group() {
 
 #[test]
 fn kubectl_explain_has_something_to_say() {
-    let resources: Vec<ApiResource> = mica_machinery::kind::resources().iter().map(ApiResource::built_in).collect();
+    let resources: Vec<ApiResource> = mica_machinery::kind::resources()
+        .iter()
+        .map(ApiResource::built_in)
+        .collect();
     let descriptions = Descriptions::of(&resources);
-    let text = |field| descriptions.of_field("io.k8s.api.core.v1.ConfigMap", field).unwrap_or_default();
+    let text = |field| {
+        descriptions
+            .of_field("io.k8s.api.core.v1.ConfigMap", field)
+            .unwrap_or_default()
+    };
     assert!(text("data").starts_with("Data contains the configuration data."));
     let undescribed: Vec<&str> = resources
         .iter()
