@@ -231,9 +231,9 @@ fn restore_log(disk: &Arc<dyn Disk>, from: &mut dyn Read, options: &Options) -> 
             count += 1;
         }
         if frame.is_empty() {
-            log.recycle(frame)
+            log.recycle(frame);
         } else {
-            log.append(frame).map_err(io)?
+            log.append(frame).map_err(io)?;
         }
         Ok(count)
     };

@@ -85,7 +85,7 @@ impl Log {
         let (mut active, mut sealed) = (None, None);
         match last {
             Some((segment, tail, Reuse::Continue)) => {
-                let capacity = segment.file.len()?;
+                let capacity = segment.file.length()?;
                 sealed = segment
                     .number()
                     .checked_sub(1)
@@ -274,7 +274,7 @@ fn start_segment(
 }
 
 fn trim(segment: &Segment, used: u64) {
-    let unused = segment.file.len().map_or(0, |length| length.saturating_sub(used));
+    let unused = segment.file.length().map_or(0, |length| length.saturating_sub(used));
     if unused >= TRIM {
         // Only a matter of space: whatever this does, the part that counts stays.
         let _ = segment.file.set_len(used);

@@ -175,6 +175,7 @@ impl Drop for Preparer {
 
 impl Shared {
     fn run(&self) {
+        let mut failures = 0;
         let mut state = self.state.lock();
         while !state.closing {
             let bytes = match (&state.reserve, &state.spare) {
@@ -195,6 +196,7 @@ impl Shared {
             state = self.state.lock();
             match made {
                 Ok(file) => {
+                    failures = 0;
                     let place = if state.reserve.is_none() {
                         &mut state.reserve
                     } else {
@@ -206,6 +208,11 @@ impl Shared {
                         state.failed = None;
                     }
                     self.changed.notify_all();
+                }
+                Err(RoomError::Io(error)) if failures == 0 => {
+                    // Once may be chance, and the committer is waiting.
+                    tracing::warn!(%error, "a file for the log could not be prepared; trying again");
+                    failures += 1;
                 }
                 Err(error) => {
                     let failure = match error {
@@ -243,6 +250,8 @@ pub(super) const SPARE: &str = "spare-";
 
 /// Makes a file of zeros, all of it on the disk.
 pub(super) fn prepare(disk: &dyn Disk, name: &str, bytes: u64) -> Result<Prepared, RoomError> {
+    // Whole blocks: frames end at multiples of eight, and the file must reach there.
+    let bytes = bytes.next_multiple_of(4096);
     let file = disk.create(name)?;
     let filled = fill(&*file, bytes);
     if let Err(error) = filled {

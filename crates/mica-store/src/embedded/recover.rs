@@ -179,7 +179,7 @@ fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, OpenError> {
 }
 
 fn read_header(file: &dyn DiskFile) -> std::io::Result<Vec<u8>> {
-    let length = file.len()?.min(SEGMENT_HEADER);
+    let length = file.length()?.min(SEGMENT_HEADER);
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)

@@ -35,7 +35,7 @@ pub(super) struct FrameScanner<'a> {
 
 impl<'a> FrameScanner<'a> {
     pub(super) fn new(segment: &'a Segment, disk: &'a dyn Disk, extent: Extent, from: u64) -> Result<Self, Damage> {
-        let file_len = segment.file.len().map_err(Damage::Io)?;
+        let file_len = segment.file.length().map_err(Damage::Io)?;
         let offset = from.max(SEGMENT_HEADER);
         let store = segment.header.store;
         let mut scanner = Self {

@@ -37,7 +37,7 @@ pub trait DiskFile: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes everything written so far durable. After an error it is unknown what is.
     fn sync(&self) -> io::Result<()>;
-    fn len(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64>;
     fn set_len(&self, length: u64) -> io::Result<()>;
 }
 
@@ -154,7 +154,7 @@ impl DiskFile for File {
         self.sync_data()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 

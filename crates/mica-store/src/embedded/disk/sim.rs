@@ -303,7 +303,7 @@ impl DiskFile for SimFile {
         answer
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         self.with(|state, id| Ok(state.files[&id].written.len() as u64))
     }
 

@@ -45,9 +45,12 @@ impl Batch {
         match record.kind {
             Kind::Put => {
                 self.insert(Table::Current, record.key, &entry.encode());
-                match &record.previous {
-                    Some(previous) => self.supersede(record, previous, EndKind::Replaced),
-                    None => self.insert(Table::ByResource, by_resource(record.key), &[]),
+                if let Some(previous) = &record.previous {
+                    self.supersede(record, previous, EndKind::Replaced);
+                }
+                // The record that first listed the key may be gone from the log when the index is rebuilt.
+                if record.previous.is_none() || origin == Origin::Replayed {
+                    self.insert(Table::ByResource, by_resource(record.key), &[]);
                 }
                 self.expiry(record);
                 self.changed(record);
@@ -56,6 +59,9 @@ impl Batch {
                 self.remove(Table::Current, record.key);
                 if let Some(previous) = &record.previous {
                     self.supersede(record, previous, EndKind::Deleted);
+                }
+                if origin == Origin::Replayed {
+                    self.insert(Table::ByResource, by_resource(record.key), &[]);
                 }
                 self.changed(record);
             }

@@ -1,6 +1,11 @@
 //! The embedded store: the contract, restarts, faults, kills.
 
 mod conformance;
+mod crash;
+mod damage;
+mod kill;
+mod restart;
+mod workload;
 
 use std::time::Duration;
 
@@ -38,4 +43,9 @@ pub fn forgetful() -> Options {
         }),
         ..tiny()
     }
+}
+
+/// How many rounds a long test shall run, if it shall: `make soak` says so in `MICA_SOAK`.
+pub fn soak_rounds() -> Option<usize> {
+    std::env::var("MICA_SOAK").ok().and_then(|rounds| rounds.parse().ok())
 }
