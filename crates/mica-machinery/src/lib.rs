@@ -16,5 +16,6 @@ pub mod patch;
 pub mod protobuf;
 pub mod quantity;
 pub mod select;
+pub mod strategic;
 pub mod time;
 pub mod yaml;

@@ -1,0 +1,107 @@
+//! Untyped values as Go's `fmt` prints them: what a refused patch is shown as.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// `%v`.
+pub(super) fn plain(value: &Value) -> String {
+    let mut out = String::new();
+    write_plain(&mut out, value);
+    out
+}
+
+/// `%v` of a list of values.
+pub(super) fn plain_list(items: &[Value]) -> String {
+    let mut out = String::new();
+    write_list(&mut out, items, write_plain);
+    out
+}
+
+/// `%s`, which marks what is not text.
+pub(super) fn text(value: &Value) -> String {
+    let mut out = String::new();
+    write_text(&mut out, value);
+    out
+}
+
+/// The Go type that decoding gives a value.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+fn write_plain(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::Number(number) => write_number(out, number),
+        Value::String(text) => out.push_str(text),
+        Value::Bool(value) => drop(write!(out, "{value}")),
+        Value::Array(items) => write_list(out, items, write_plain),
+        Value::Object(members) => write_map(out, members, write_plain),
+    }
+}
+
+fn write_text(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("%!s(<nil>)"),
+        Value::String(text) => out.push_str(text),
+        Value::Bool(_) | Value::Number(_) => {
+            out.push_str("%!s(");
+            out.push_str(go_type(value));
+            out.push('=');
+            write_plain(out, value);
+            out.push(')');
+        }
+        Value::Array(items) => write_list(out, items, write_text),
+        Value::Object(members) => write_map(out, members, write_text),
+    }
+}
+
+fn write_list(out: &mut String, items: &[Value], write: fn(&mut String, &Value)) {
+    out.push('[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(' ');
+        }
+        write(out, item);
+    }
+    out.push(']');
+}
+
+fn write_map(out: &mut String, members: &serde_json::Map<String, Value>, write: fn(&mut String, &Value)) {
+    out.push_str("map[");
+    for (at, (key, value)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(' ');
+        }
+        out.push_str(key);
+        out.push(':');
+        write(out, value);
+    }
+    out.push(']');
+}
+
+/// Go's `%v` of a float has at most 21 digits before it takes an exponent of at least two digits.
+fn write_number(out: &mut String, number: &serde_json::Number) {
+    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
+        let _ = write!(out, "{number}");
+        return;
+    };
+    let magnitude = float.abs();
+    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+        let text = format!("{float:e}");
+        let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, power) = power.strip_prefix('-').map_or(('+', power), |power| ('-', power));
+        let _ = write!(out, "{digits}e{sign}{power:0>2}");
+    } else {
+        let _ = write!(out, "{float}");
+    }
+}
