@@ -204,6 +204,15 @@ impl ApiError {
         matches!(&self.body, Body::Status(status) if status.reason == STALE_PLANE)
     }
 
+    pub fn is_already_exists(&self) -> bool {
+        matches!(&self.body, Body::Status(status) if status.reason == "AlreadyExists")
+    }
+
+    /// 421: the request's host is not the one that the connection was made to.
+    pub fn misdirected(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "", message)
+    }
+
     /// 403 about a path that is no resource.
     pub fn forbidden_path(why: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())

@@ -62,6 +62,11 @@ impl Served {
         format!("{}List", self.resource.kind)
     }
 
+    /// Whether this is the core kind Namespace, which the deletion of others depends on.
+    pub fn is_namespaces(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.kind == "Namespace"
+    }
+
     pub fn namespaced(&self) -> bool {
         self.resource.scope == Scope::Namespaced
     }

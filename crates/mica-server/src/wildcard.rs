@@ -29,6 +29,8 @@ use crate::stored::{Content, Stored};
 /// Says which plane an object of an all-planes answer is from. Reserved: stripped on every write.
 pub const PLANE_ANNOTATION: &str = "mica.dev/plane";
 pub const PLANE_ID_ANNOTATION: &str = "mica.dev/plane-id";
+/// Annotations that only all-planes answers have.
+pub const RESERVED_ANNOTATIONS: [&str; 2] = [PLANE_ANNOTATION, PLANE_ID_ANNOTATION];
 
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::check::{immutable, invalid_as, keep_metadata};
 use super::column::{NAME, text};
-use super::{Column, NameUse, Strategy, WriteContext, condition, internal};
+use super::{Column, MetadataCheck, NameUse, Strategy, WriteContext, condition, internal};
 use crate::field::{Error, ErrorList, Path};
 use crate::{names, object};
 
@@ -40,6 +40,10 @@ impl Strategy for StorageVersionMigration {
         );
         immutable(new, old, &["spec"], &Path::new("spec"), &shown, &mut errors);
         errors
+    }
+
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Both } else { MetadataCheck::Change }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

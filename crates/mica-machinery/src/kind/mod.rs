@@ -139,6 +139,21 @@ pub trait Strategy: std::fmt::Debug + Sync {
         ErrorList::new()
     }
 
+    /// How the kind's own validation of a change looks at metadata, beyond what every change is checked for.
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Change
+    }
+
+    /// Why a valid new object is refused all the same, whoever asks; `None` if it is not. Upstream's admission plugins.
+    fn forbidden(&self, _object: &Value) -> Option<String> {
+        None
+    }
+
+    /// Whether an object without any name gets one that is a uid.
+    fn names_itself(&self) -> bool {
+        false
+    }
+
     /// Last changes of a valid object, when its final name is known.
     fn canonicalize(&self, _object: &mut Value) {}
 
@@ -228,6 +243,18 @@ pub trait Strategy: std::fmt::Debug + Sync {
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static [&'static str]] {
         &[]
     }
+}
+
+/// Which rules of metadata a kind's update validation repeats. Clients see the difference in the number of causes: each
+/// repetition names the same mistakes once more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetadataCheck {
+    /// The rules of a change.
+    Change,
+    /// The rules of a new object.
+    Whole,
+    Both,
+    Neither,
 }
 
 /// What a name is for.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::check::{invalid_as, invalid_each, list_mut, present, set_default};
 use super::column::{AGE, NAME, age, text, wide};
-use super::{Column, NameUse, Scope, Strategy, WriteContext, selector};
+use super::{Column, MetadataCheck, NameUse, Scope, Strategy, WriteContext, selector};
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
 use crate::{names, object};
@@ -37,6 +37,10 @@ impl Strategy for Role {
                 Tolerance::InvalidValues
             },
         )
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
     }
 
     fn name_errors(&self, name: &str, _name_use: NameUse) -> Vec<String> {
@@ -139,6 +143,10 @@ impl Strategy for Binding {
             errors.push(invalid_as(&Path::new("roleRef"), &shown(new), "cannot change roleRef"));
         }
         errors
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
     }
 
     fn name_errors(&self, name: &str, _name_use: NameUse) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! transaction with the object. A bounded cache holds planes in use; nothing else is kept for any plane.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
@@ -13,7 +14,9 @@ use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, St
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
+use super::cache::Followed;
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::side::{Side, SideWrites};
 use super::{Plane, State};
@@ -24,6 +27,18 @@ use crate::stored::Content;
 
 /// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
 const CACHED_PLANES: usize = 10_000;
+
+/// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
+const CACHED_ADDRESSES: usize = 10_000;
+
+/// Planes looked up at once. Who asks for ever new names waits here, and cannot keep the store from those who write.
+const LOOKUPS: usize = 32;
+
+/// How often a plane that was recreated while it was looked up is looked up again.
+const LOOKUP_TRIES: usize = 3;
+
+/// How soon changes of planes are followed again after the store failed.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// Group of the records that no API serves.
 const INTERNAL: &str = "mica.internal";
@@ -51,8 +66,11 @@ pub struct Directory {
     layer: Arc<BaseLayer>,
     /// Older layers that planes still name, by id.
     layers: papaya::HashMap<String, Arc<BaseLayer>>,
-    cache: Cache<String, Arc<Plane>>,
+    cache: Followed<Arc<Plane>>,
+    /// By the name of an address's record: the plane that claims it, or that none does.
+    addresses: Followed<Option<Arc<str>>>,
     names: Cache<PlaneId, Arc<str>>,
+    lookups: Semaphore,
 }
 
 /// Where root keeps a kind of internal record.
@@ -120,8 +138,10 @@ impl Directory {
             plane_scheme,
             layer,
             layers,
-            cache: Cache::new(CACHED_PLANES),
+            cache: Followed::new(CACHED_PLANES),
+            addresses: Followed::new(CACHED_ADDRESSES),
             names: Cache::new(CACHED_PLANES),
+            lookups: Semaphore::new(LOOKUPS),
         };
         let root = directory.load(PlaneId::ROOT, root_scheme).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
@@ -140,28 +160,53 @@ impl Directory {
 
     /// The plane of this name. One that is not cached is confirmed by a linearizable read before it is 404.
     pub async fn by_name(&self, name: &str) -> Result<Arc<Plane>, ApiError> {
-        if let Some(plane) = self.cache.get(name) {
-            return Ok(plane);
-        }
         let missing = || ApiError::not_found(&GroupResource::new(GROUP, PLURAL), name);
         if mica_api::PlaneName::parse(name).is_err() {
             return Err(missing());
         }
-        let record = self.store.get(&plane_key(name)).await?.ok_or_else(missing)?;
-        let id = plane_id(&record)?.ok_or_else(missing)?;
-        let plane = Arc::new(self.load(id, self.plane_scheme.clone()).await?.ok_or_else(missing)?);
-        self.cache.insert(name.to_owned(), plane.clone());
-        Ok(plane)
+        self.cache.get(name, self.look_up(name)).await?.ok_or_else(missing)
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Option<Arc<Plane>>, ApiError> {
+        let _turn = self.lookups.acquire().await.expect("the semaphore is never closed");
+        for _ in 0..LOOKUP_TRIES {
+            let Some(record) = self.store.get(&plane_key(name)).await? else { return Ok(None) };
+            let Some(id) = plane_id(&record)? else { return Ok(None) };
+            if let Some(plane) = self.load(id, self.plane_scheme.clone()).await? {
+                return Ok(Some(Arc::new(plane)));
+            }
+            // Deleted between the reads, and perhaps created anew.
+        }
+        Ok(None)
     }
 
     /// The plane that claims an address (`Project` or `Host`).
     pub async fn by_address(&self, r#type: &str, value: &str) -> Result<Option<Arc<Plane>>, ApiError> {
         let usable = !value.is_empty() && value.len() <= 253 && !value.contains('/');
-        let record = if usable { self.store.get(&address_key(r#type, value)).await? } else { None };
-        match record {
-            Some(record) => self.by_name(&read_record::<String>(&record)?).await.map(Some),
+        if !usable {
+            return Ok(None);
+        }
+        let key = address_key(r#type, value);
+        let load = async {
+            let _turn = self.lookups.acquire().await.expect("the semaphore is never closed");
+            let record = self.store.get(&key).await?;
+            let name = record.map(|record| read_record::<String>(&record)).transpose()?;
+            Ok::<_, ApiError>(Some(name.map(Arc::from)))
+        };
+        match self.addresses.get(key.name(), load).await?.flatten() {
+            Some(name) => self.by_name(&name).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Forgets what is cached of the plane that an address leads to.
+    pub fn forget_address(&self, r#type: &str, value: &str) {
+        let key = address_key(r#type, value);
+        match self.addresses.peek(key.name()).flatten() {
+            Some(name) => self.forget(&name),
+            None => self.cache.forget_all(),
+        }
+        self.addresses.forget(key.name());
     }
 
     /// The name of the plane with this id, for answers that span planes. `None` once it is dropped.
@@ -177,7 +222,7 @@ impl Directory {
 
     /// Forgets what is cached of a plane: it changed, or a write found it stale.
     pub fn forget(&self, name: &str) {
-        self.cache.remove(name);
+        self.cache.forget(name);
     }
 
     /// The stored birth of a plane.
@@ -196,11 +241,6 @@ impl Directory {
         self.store.commit(txn).await?;
         self.forget(&plane.name);
         Ok(())
-    }
-
-    /// Forgets everything that is cached.
-    pub fn forget_all(&self) {
-        self.cache.clear();
     }
 
     async fn load(&self, id: PlaneId, scheme: Arc<Scheme>) -> Result<Option<Plane>, ApiError> {
@@ -236,21 +276,40 @@ impl Directory {
         Ok(layer)
     }
 
-    /// Forgets planes as their state records change, on whatever server that happens. Ends when the store closes.
+    /// Forgets planes and addresses as their records change, on whatever server that happens. Ends when the store closes.
+    ///
+    /// Nothing is cached while this does not run.
     pub async fn follow(self: Arc<Self>) {
-        let states = KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, "planestates"));
         loop {
-            let Ok(status) = self.store.status().await else { return };
-            let Ok(mut watch) = self.store.watch(states.clone(), status.revision).await else { return };
-            // What changed while nobody watched is unknown: start over with an empty cache.
-            self.cache.clear();
-            loop {
-                match watch.next().await {
-                    Ok(Signal::Event(event)) => self.forget_event(&event),
-                    Ok(Signal::Dropped(..)) => {}
-                    Err(mica_store::WatchError::Closed) => return,
-                    Err(_) => break,
-                }
+            let followed = self.follow_once().await;
+            self.cache.end();
+            self.addresses.end();
+            match followed {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watch on planes was interrupted; starting over"),
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+
+    async fn follow_once(&self) -> Result<(), ApiError> {
+        let internal = |resource| KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, resource));
+        let now = self.store.status().await?.revision;
+        let mut states = self.store.watch(internal("planestates"), now).await?;
+        let mut addresses = self.store.watch(internal("planeaddresses"), now).await?;
+        self.cache.begin();
+        self.addresses.begin();
+        loop {
+            let (signal, of_state) = tokio::select! {
+                signal = states.next() => (signal, true),
+                signal = addresses.next() => (signal, false),
+            };
+            match signal {
+                Ok(Signal::Event(event)) if of_state => self.forget_event(&event),
+                Ok(Signal::Event(event)) => self.addresses.forget(event.key.name()),
+                Ok(Signal::Dropped(..)) => {}
+                Err(mica_store::WatchError::Closed) => return Ok(()),
+                Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
             }
         }
     }
@@ -262,9 +321,8 @@ impl Directory {
         };
         let Some(record) = current.and_then(|value| serde_json::from_slice::<StateRecord>(&value).ok()) else { return };
         // A cached plane that was read after this change stays.
-        let newer = self.cache.peek(&record.name).is_some_and(|plane| plane.state_revision >= event.revision);
-        if !newer || event.change == mica_store::Change::Delete {
-            self.cache.remove(&record.name);
+        if !self.cache.peek(&record.name).is_some_and(|plane| plane.state_revision >= event.revision) {
+            self.cache.forget(&record.name);
         }
     }
 
@@ -413,9 +471,11 @@ impl SideWrites for Directory {
         Ok(Side { compares: Vec::new(), writes })
     }
 
-    fn committed(&self, served: &Served, name: &str) {
-        if is_plane(served) {
-            self.forget(name);
+    fn committed(&self, key: &Key, side: &[Key]) {
+        if key.group_resource() == GroupResource::new(GROUP, PLURAL) && key.plane() == PlaneId::ROOT {
+            self.forget(key.name());
+            // Addresses that changed hands; other records' names are no addresses, and forgetting those does nothing.
+            side.iter().for_each(|key| self.addresses.forget(key.name()));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A control plane as requests see it: where its keys are, what it serves, whether it takes writes.
 
+pub mod cache;
 pub mod directory;
 pub mod drain;
 pub mod kind;

@@ -1,6 +1,6 @@
 //! What writes to some kinds carry along in the same transaction.
 
-use mica_store::{Compare, Write};
+use mica_store::{Compare, Key, Write};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -26,6 +26,6 @@ pub trait SideWrites: Send + Sync + 'static {
     /// The object goes for good.
     fn on_remove(&self, served: &Served, old: &Value) -> Result<Side, ApiError>;
 
-    /// The transaction is committed.
-    fn committed(&self, served: &Served, name: &str);
+    /// The transaction is committed: the object's key, and the keys that were written along.
+    fn committed(&self, key: &Key, side: &[Key]);
 }

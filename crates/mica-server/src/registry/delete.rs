@@ -1,9 +1,11 @@
 //! Delete and deletecollection: an object goes at once, or is marked and goes when nothing holds it any more.
 
 use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
-use mica_machinery::{object, time};
+use futures::{StreamExt, TryStreamExt, stream};
+use mica_machinery::kind::core::namespace;
+use mica_machinery::object;
 use mica_store::Revision;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::write::{pack, read_back};
 use super::{Registry, check_state, stored_value};
@@ -17,6 +19,9 @@ const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"]
 
 /// How often a deletion that lost a race is tried again.
 const TRIES: usize = 100;
+
+/// Objects of a collection deleted at once: they share the store's commits.
+const WORKERS: usize = 16;
 
 /// What a DELETE did.
 pub enum Deleted {
@@ -58,7 +63,7 @@ impl Registry {
         }
         let now = jiff::Timestamp::now();
         let mut plan = meta::deletion_plan(&old["metadata"], options, garbage_policy(target), |_| None, now);
-        if served.resource.kind == "Namespace" && served.resource.group.is_empty() {
+        if served.is_namespaces() {
             plan = namespace_plan(&old, plan, now);
         }
         let (marked, next) = match plan {
@@ -71,8 +76,8 @@ impl Registry {
         };
         let mut new = old.clone();
         new["metadata"] = marked;
-        if served.resource.kind == "Namespace" {
-            object::set(&mut new, &["status", "phase"], "Terminating");
+        if served.is_namespaces() {
+            namespace::terminate(&mut new, now);
         }
         served.strategy().marked_for_deletion(&mut new, now);
         if next == Next::Remove {
@@ -96,25 +101,27 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<(Vec<Stored>, Revision), ApiError> {
         check_state(grant)?;
-        let mut listing = self.list(grant, list).await?;
+        let listing = self.list(grant, list).await?;
         let revision = listing.revision;
-        let mut items = Vec::new();
-        while let Some((key, stored)) = listing.next().await? {
+        let limit = if list.limit == 0 { usize::MAX } else { usize::try_from(list.limit).unwrap_or(usize::MAX) };
+        let found = stream::try_unfold(listing, |mut listing| async move {
+            Ok::<_, ApiError>(listing.next().await?.map(|found| (found, listing)))
+        });
+        let deleted = found.take(limit).map_ok(|(key, stored)| async move {
             match self.delete(&grant.for_object(key.namespace(), key.name()), options).await {
-                Ok(_) => items.push(stored),
+                Ok(_) => Ok(Some(stored)),
                 // Somebody else was first: it is gone, which is all that was asked.
-                Err(error) if error.code() == http::StatusCode::NOT_FOUND => {}
-                Err(error) => return Err(error),
+                Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
+                Err(error) => Err(error),
             }
-        }
-        Ok((items, revision))
+        });
+        let items: Vec<Option<Stored>> = deleted.try_buffered(WORKERS).try_collect().await?;
+        Ok((items.into_iter().flatten().collect(), revision))
     }
 }
 
 fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
-    let resource = target.served.resource;
-    let namespace = resource.group.is_empty() && resource.kind == "Namespace";
-    if namespace && IMMORTAL_NAMESPACES.contains(&target.object()) {
+    if target.served.is_namespaces() && IMMORTAL_NAMESPACES.contains(&target.object()) {
         return Err(ApiError::forbidden(&target.served.name, target.object(), "this namespace may not be deleted"));
     }
     Ok(())
@@ -126,15 +133,13 @@ fn garbage_policy(target: &Target) -> GarbagePolicy {
 
 /// A namespace is always marked first: its content has to go before it, and only finalization takes it away.
 fn namespace_plan(old: &Value, plan: Deletion, now: jiff::Timestamp) -> Deletion {
-    let held = !object::list(old, &["spec", "finalizers"]).is_empty();
+    let next = if namespace::is_finalized(old) { Next::Remove } else { Next::Keep };
     let marked = object::get(old, &["metadata", "deletionTimestamp"]).is_some();
     match plan {
-        Deletion::Now if held || !marked => {
-            let mut metadata = old["metadata"].clone();
-            if !marked {
-                metadata["deletionTimestamp"] = json!(time::now_text(now));
-            }
-            Deletion::Mark { metadata, next: if held { Next::Keep } else { Next::Remove } }
+        Deletion::Now if next == Next::Keep || !marked => {
+            let mut new = old.clone();
+            namespace::terminate(&mut new, now);
+            Deletion::Mark { metadata: new["metadata"].take(), next }
         }
         Deletion::Mark { mut metadata, next } => {
             object::remove(&mut metadata, &["deletionGracePeriodSeconds"]);

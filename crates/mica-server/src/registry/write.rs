@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use mica_machinery::facts::Shape;
 use mica_machinery::field::{self, ErrorList, Path};
-use mica_machinery::kind::{User as KindUser, WriteContext};
+use mica_machinery::kind::core::namespace;
+use mica_machinery::kind::{MetadataCheck, User as KindUser, WriteContext};
 use mica_machinery::meta::{self, Admission, FinalizerRule};
 use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::{codec, names, object};
-use mica_store::{CommitError, Compare, Revision, Txn, Write};
+use mica_store::{CommitError, Compare, Key, Revision, Txn, Write};
 use serde_json::Value;
 
 use super::{Entry, Registry, check_state, served_value, stored_value};
@@ -27,6 +28,10 @@ use crate::stored::{self, Content, Stored};
 /// each round, so this bounds how many writers may fight for one object at once.
 const TRIES: usize = 500;
 
+/// How often a name is generated before the client is told that it is taken. Upstream's number.
+const NAME_TRIES: usize = 8;
+
+#[derive(Clone)]
 pub struct CreateRequest {
     /// The decoded body, in the version of the request.
     pub object: Value,
@@ -128,13 +133,28 @@ impl<'a> Step<'a> {
 }
 
 impl Registry {
-    /// Stores a new object.
+    /// Stores a new object. A generated name that turns out to be taken is generated again.
     pub async fn create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
         check_state(grant)?;
+        let generates = object::name(&request.object).is_empty()
+            && !object::string(&request.object, &["metadata", "generateName"]).is_empty();
+        if !generates {
+            return self.try_create(grant, request).await;
+        }
+        for _ in 1..NAME_TRIES {
+            match self.try_create(grant, request.clone()).await {
+                Err(error) if error.is_already_exists() => {}
+                answer => return answer,
+            }
+        }
+        self.try_create(grant, request).await
+    }
+
+    async fn try_create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
         let step = Step::new(grant, &request.options, &request.manager);
         let (served, strategy) = (step.served(), step.served().strategy());
         let mut object = request.object;
-        ensure_namespace(step.target(), &mut object)?;
+        settle_metadata(step.target(), &mut object)?;
         let metadata = metadata_mut(&mut object);
         let sent_version = object::string(metadata, &["resourceVersion"]).to_owned();
         meta::wipe_system_fields(metadata);
@@ -155,7 +175,13 @@ impl Registry {
         }
         meta::fill_system_fields(metadata, &uuid::Uuid::new_v4().to_string(), step.now);
         meta::generate_name(metadata, rand::random);
+        if strategy.names_itself() && object::string(metadata, &["name"]).is_empty() {
+            object::set(metadata, &["name"], uuid::Uuid::new_v4().to_string());
+        }
         step.invalid(&object, &create_errors(served, &context, &object))?;
+        if let Some(why) = strategy.forbidden(&object) {
+            return Err(ApiError::forbidden(&served.name, object::name(&object), &why));
+        }
         warnings.extend(strategy.warnings(&context, &object, None));
         strategy.canonicalize(&mut object);
         if parse_version(&sent_version).ok().flatten().is_some() {
@@ -185,7 +211,7 @@ impl Registry {
         let target = step.target();
         let mut object = request.object;
         check_name(target, &object)?;
-        ensure_namespace(target, &mut object)?;
+        settle_metadata(target, &mut object)?;
         let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut object), Admission::Before));
         let strategy = step.served().strategy();
         if step.served().stores_as_served() {
@@ -197,8 +223,12 @@ impl Registry {
                 if !strategy.creates_on_update() || !target.subresource.is_empty() {
                     return Err(ApiError::not_found(&step.served().name, target.object()));
                 }
-                let create = CreateRequest { object, managers: request.managers, options: request.options.clone(), manager: request.manager.clone() };
-                return self.create(grant, create).await;
+                let (object, options, manager) = (object.clone(), request.options.clone(), request.manager.clone());
+                match self.try_create(grant, CreateRequest { object, managers: request.managers, options, manager }).await {
+                    // Somebody else was first: then this is an update.
+                    Err(error) if error.is_already_exists() => continue,
+                    answer => return answer,
+                }
             };
             let wanted = object.clone();
             let conditional = object::string(&wanted, &["metadata", "resourceVersion"]);
@@ -227,7 +257,7 @@ impl Registry {
             let patched = (request.patch)(&document(served, old)?)?;
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
             check_name(target, &wanted)?;
-            ensure_namespace(target, &mut wanted)?;
+            settle_metadata(target, &mut wanted)?;
             warnings.extend(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
             if served.stores_as_served() {
                 served.strategy().default(&mut wanted);
@@ -337,16 +367,20 @@ impl Registry {
         side: Side,
     ) -> Result<Option<Revision>, ApiError> {
         let own = compares.len();
-        let fence = own - 1;
         compares.extend(side.compares);
+        let key = key_of(&write).cloned();
+        let along: Vec<Key> = side.writes.iter().filter_map(key_of).cloned().collect();
         let mut writes = vec![write];
         writes.extend(side.writes);
         match self.store.commit(Txn { compares, writes }).await {
             Ok(committed) => {
-                self.side.committed(&target.served, target.object());
+                if let Some(key) = key {
+                    self.side.committed(&key, &along);
+                }
                 Ok(Some(committed.revisions.first().copied().unwrap_or(committed.revision)))
             }
-            Err(CommitError::Conflict { compare, .. }) if compare == fence => Err(ApiError::stale_plane()),
+            // Beside the object itself these compare the plane's records: what this server believes of it is old.
+            Err(CommitError::Conflict { compare, .. }) if (1..own).contains(&compare) => Err(ApiError::stale_plane()),
             Err(CommitError::Conflict { compare, .. }) if compare < own => Ok(None),
             Err(CommitError::Conflict { .. }) => {
                 let why = "one of its addresses is taken by another plane";
@@ -368,6 +402,14 @@ impl Registry {
             return Err(ApiError::namespace_terminating(&served.name, name, namespace));
         }
         Ok(())
+    }
+}
+
+/// The key that a write is about.
+fn key_of(write: &Write) -> Option<&Key> {
+    match write {
+        Write::Put { key, .. } | Write::Delete { key } => Some(key),
+        Write::DropPlane(_) => None,
     }
 }
 
@@ -446,10 +488,20 @@ pub(super) fn read_back(value: bytes::Bytes, revision: Revision) -> Result<Store
     Ok(content.object().expect("an object was just packed"))
 }
 
-/// The namespace of the body must be the request's, or empty.
-fn ensure_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+/// What every write does to a body's metadata first: its namespace must be the request's, or empty, and the annotations that
+/// all-planes answers add do not come back.
+fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let wanted = target.namespace.as_deref().unwrap_or_default();
-    meta::ensure_namespace(metadata_mut(object), wanted).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))
+    let metadata = metadata_mut(object);
+    meta::ensure_namespace(metadata, wanted).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))?;
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        let sent = annotations.len();
+        annotations.retain(|name, _| !crate::wildcard::RESERVED_ANNOTATIONS.contains(&name.as_str()));
+        if annotations.is_empty() && sent > 0 {
+            object::remove(metadata, &["annotations"]);
+        }
+    }
+    Ok(())
 }
 
 /// The name of the body must be the request's.
@@ -525,14 +577,21 @@ fn create_errors(served: &Served, context: &WriteContext<'_>, object: &Value) ->
     errors
 }
 
-/// Everything wrong with a change. Upstream checks metadata twice, and its causes show it.
+/// Everything wrong with a change. Upstream checks metadata more than once, and its causes show how often.
 fn update_errors(served: &Served, context: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
-    let path = Path::new("metadata");
+    let (strategy, scope, path) = (served.strategy(), served.resource.scope, Path::new("metadata"));
     let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
-    let mut errors = meta::before_update_errors(new_meta, old_meta, served.resource.scope, &path);
-    errors.extend(meta::update_errors(new_meta, old_meta, &path));
-    errors.extend(finalizer_errors(served, new_meta, &path));
-    errors.extend(served.strategy().validate_update(context, new, old));
+    let mut errors = meta::before_update_errors(new_meta, old_meta, scope, &path);
+    let checks = strategy.metadata_check(context);
+    if matches!(checks, MetadataCheck::Whole | MetadataCheck::Both) {
+        errors.extend(meta::create_errors(new_meta, scope, |name, name_use| strategy.name_errors(name, name_use), &path));
+        errors.extend(finalizer_errors(served, new_meta, &path));
+    }
+    if matches!(checks, MetadataCheck::Change | MetadataCheck::Both) {
+        errors.extend(meta::update_errors(new_meta, old_meta, &path));
+        errors.extend(finalizer_errors(served, new_meta, &path));
+    }
+    errors.extend(strategy.validate_update(context, new, old));
     errors
 }
 
@@ -553,6 +612,6 @@ pub(super) fn metadata_mut(object: &mut Value) -> &mut Value {
 
 /// Whether an object that is being deleted has nothing left that holds it.
 fn goes_now(served: &Served, new: &Value, old: &Value) -> bool {
-    let held_by_spec = served.resource.kind == "Namespace" && !object::list(new, &["spec", "finalizers"]).is_empty();
+    let held_by_spec = served.is_namespaces() && !namespace::is_finalized(new);
     !held_by_spec && meta::is_deleted_by_update(&new["metadata"], &old["metadata"])
 }

@@ -169,8 +169,9 @@ impl Server {
     fn forget(&self, address: &Address) {
         match address {
             Address::Plane(name) => self.directory.forget(name),
-            // Which plane a project means is only in the store: forgetting all is rare and safe.
-            _ => self.directory.forget_all(),
+            Address::Project(name) => self.directory.forget_address("Project", name),
+            // Root and what is more than one plane are not cached.
+            _ => {}
         }
     }
 

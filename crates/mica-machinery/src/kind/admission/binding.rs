@@ -9,7 +9,7 @@ use super::static_suffix_warning;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_each, present, strings};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, selector};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, selector};
 use crate::select::{Tolerance, label_selector_errors};
 use crate::{names, object};
 
@@ -37,6 +37,10 @@ impl Strategy for Binding {
 
     fn warnings(&self, _ctx: &WriteContext<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
         static_suffix_warning(new)
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Whole
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

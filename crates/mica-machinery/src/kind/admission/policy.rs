@@ -13,7 +13,7 @@ use super::static_suffix_warning;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, invalid_each, is_set, keep_metadata, one_of, present, same, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age, integer, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, condition, internal};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, condition, internal};
 use crate::{names, object};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -66,6 +66,10 @@ impl Strategy for Policy {
 
     fn warnings(&self, _ctx: &WriteContext<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
         static_suffix_warning(new)
+    }
+
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Whole } else { MetadataCheck::Neither }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::static_suffix_warning;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_each, list_mut, present, same, set_default_pointer, strings};
 use crate::kind::column::{AGE, NAME, age, integer};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, selector, webhook};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, selector, webhook};
 use crate::select::{Tolerance as Selectors, label_selector_errors};
 use crate::{names, object};
 
@@ -54,6 +54,10 @@ impl Strategy for Webhooks {
 
     fn warnings(&self, _ctx: &WriteContext<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
         static_suffix_warning(new)
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Whole
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -15,7 +15,7 @@ use super::validate_signer;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, list_mut, strings};
 use crate::kind::column::age;
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{duration, object};
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
@@ -122,6 +122,14 @@ impl Strategy for SigningRequest {
             }
         }
         errors
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
+    }
+
+    fn forbidden(&self, request: &Value) -> Option<String> {
+        forbidden_subject(request)
     }
 
     fn name_errors(&self, _name: &str, _name_use: NameUse) -> Vec<String> {

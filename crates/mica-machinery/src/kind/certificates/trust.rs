@@ -8,7 +8,7 @@ use super::validate_signer;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{immutable_string, invalid_each};
 use crate::kind::column::{NAME, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, pem};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, pem};
 use crate::{names, object};
 
 const MAX_BUNDLE_BYTES: usize = 1024 * 1024;
@@ -35,6 +35,10 @@ impl Strategy for TrustBundle {
     }
 
     // The rule depends on the signer, so validation checks the name.
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
+    }
+
     fn name_errors(&self, _name: &str, _name_use: NameUse) -> Vec<String> {
         Vec::new()
     }

@@ -6,7 +6,7 @@ use super::secret::{IMMUTABLE_DATA, MAX_DATA_BYTES, base64_len, is_immutable};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{entries, invalid_each, same};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{names, object};
 
 #[derive(Debug)]
@@ -31,6 +31,10 @@ impl Strategy for ConfigMap {
         }
         errors.extend(validate(new));
         errors
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::resource::{fill, may_overcommit, quantity, round_up, validate_container_name, validate_name};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{entries, invalid_each, list_mut};
-use crate::kind::{NameUse, Strategy, WriteContext};
+use crate::kind::{MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::quantity::{Format, Quantity};
 use crate::{names, object};
 
@@ -36,6 +36,14 @@ impl Strategy for LimitRange {
 
     fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, _old: &Value) -> ErrorList {
         validate(new)
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Whole
+    }
+
+    fn names_itself(&self) -> bool {
+        true
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

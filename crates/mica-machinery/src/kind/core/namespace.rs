@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_each, strings};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{names, object};
 
 /// The label that always holds a namespace's name.
@@ -75,6 +75,10 @@ impl Strategy for Namespace {
     fn canonicalize(&self, object: &mut Value) {
         let name = object::name(object).to_owned();
         object::set(object, &["metadata", "labels", NAME_LABEL], name);
+    }
+
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Both } else { MetadataCheck::Change }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

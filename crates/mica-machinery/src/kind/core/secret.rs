@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{entries, immutable_string, invalid_each, same, set_default};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, pem};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, pem};
 use crate::{codec, names, object};
 
 /// All data of a secret or a configmap together, decoded.
@@ -64,6 +64,10 @@ impl Strategy for Secret {
         pem::key_pair_error(&data("tls.crt"), &data("tls.key"))
             .into_iter()
             .collect()
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{list_mut, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age};
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{names, object};
 
 const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
@@ -31,6 +31,10 @@ impl Strategy for ServiceAccount {
         }
         let advice = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
         vec![format!("metadata.annotations[{ENFORCE_MOUNTABLE}]: {advice}")]
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Both
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::kind::check::{invalid_each, is_set, present, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{names, object, time};
 
 const MAX_GROUP_PRIORITY: i64 = 20_000;
@@ -54,6 +54,10 @@ impl Strategy for ApiService {
     }
 
     // The rule depends on group and version, so validation checks the name.
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Both } else { MetadataCheck::Change }
+    }
+
     fn name_errors(&self, name: &str, _name_use: NameUse) -> Vec<String> {
         names::path_segment_name(name)
     }

@@ -7,7 +7,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::kind::bootstrap::flow;
 use crate::kind::check::{invalid_as, is_set, keep_metadata, one_of, present, same, set_default, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, internal};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, internal};
 use crate::{names, object};
 
 const MAX_QUEUES: i64 = 10_000_000;
@@ -68,6 +68,10 @@ impl Strategy for PriorityLevel {
         } else {
             self.validate(ctx, new)
         }
+    }
+
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Whole } else { MetadataCheck::Neither }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -9,7 +9,7 @@ use crate::kind::check::{
     invalid_as, invalid_each, is_set, keep_metadata, not_supported_as, present, same, set_default, strings,
 };
 use crate::kind::column::{AGE, NAME, age, text};
-use crate::kind::{Column, NameUse, Strategy, WriteContext, internal};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, internal};
 use crate::{names, object};
 
 const MAX_PRECEDENCE: i64 = 10_000;
@@ -73,6 +73,10 @@ impl Strategy for FlowSchema {
         } else {
             self.validate(ctx, new)
         }
+    }
+
+    fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
+        if ctx.subresource.is_empty() { MetadataCheck::Whole } else { MetadataCheck::Neither }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::kind::check::{immutable, immutable_int, immutable_string, invalid_as, invalid_each, same};
-use crate::kind::{Column, NameUse, Strategy, WriteContext};
+use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
 use crate::{names, object};
 pub use form::{to_core, to_events};
 use print::{COLUMNS, cells};
@@ -34,6 +34,10 @@ impl Strategy for CoreEvent {
 
     fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, _old: &Value) -> ErrorList {
         validate_any(new, "reportingComponent")
+    }
+
+    fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
+        MetadataCheck::Neither
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -1,0 +1,114 @@
+//! Answers of the store that are kept for as long as somebody hears of their changes.
+//!
+//! Invariant: an answer that was read before a change is never found here after the change was heard. A change takes away
+//! also the place of an answer that is still being read, and what was kept under an earlier watch counts for nothing.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::sync::Cache;
+
+/// A bounded cache whose entries a watch keeps true.
+pub struct Followed<V> {
+    entries: Cache<String, (u64, V)>,
+    /// Which watch is under way, counted from 1. Zero: nobody listens, so nothing is kept.
+    watch: AtomicU64,
+    watches: AtomicU64,
+}
+
+impl<V: Clone> Followed<V> {
+    pub fn new(capacity: usize) -> Self {
+        Self { entries: Cache::new(capacity), watch: AtomicU64::new(0), watches: AtomicU64::new(0) }
+    }
+
+    /// From now on changes are heard. What was kept before may have changed unheard.
+    pub fn begin(&self) {
+        self.watch.store(self.watches.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
+        self.entries.clear();
+    }
+
+    /// Nobody listens any more.
+    pub fn end(&self) {
+        self.watch.store(0, Ordering::Release);
+    }
+
+    /// What is kept for a key.
+    pub fn peek(&self, key: &str) -> Option<V> {
+        let watch = self.watch.load(Ordering::Acquire);
+        self.entries.peek(key).filter(|(kept, _)| *kept == watch && watch != 0).map(|(_, value)| value)
+    }
+
+    /// What is kept, or else what `load` reads. Of several callers that miss the same key one reads at a time.
+    /// Nothing is kept of a `None`.
+    pub async fn get<E>(&self, key: &str, load: impl Future<Output = Result<Option<V>, E>>) -> Result<Option<V>, E> {
+        loop {
+            let watch = self.watch.load(Ordering::Acquire);
+            if watch == 0 {
+                return load.await;
+            }
+            match self.entries.get_value_or_guard_async(key).await {
+                Ok((kept, value)) if kept == watch => return Ok(Some(value)),
+                Ok(_) => {
+                    self.entries.remove_if(key, |(kept, _)| *kept != watch);
+                }
+                Err(place) => {
+                    let value = load.await?;
+                    if let Some(value) = &value {
+                        // The place is gone if a change came while we read: then this answer is for this caller only.
+                        let _ = place.insert((watch, value.clone()));
+                    }
+                    return Ok(value);
+                }
+            }
+        }
+    }
+
+    pub fn forget(&self, key: &str) {
+        self.entries.remove(key);
+    }
+
+    pub fn forget_all(&self) {
+        if self.watch.load(Ordering::Acquire) != 0 {
+            self.begin();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(cache: &Followed<u32>, value: u32) -> u32 {
+        cache.get("k", async { Ok::<_, ()>(Some(value)) }).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_while_nobody_listens() {
+        let cache = Followed::new(10);
+        assert_eq!((read(&cache, 1).await, read(&cache, 2).await), (1, 2));
+        cache.begin();
+        assert_eq!((read(&cache, 3).await, read(&cache, 4).await), (3, 3));
+        cache.end();
+        assert_eq!((cache.peek("k"), read(&cache, 5).await), (None, 5));
+        cache.begin();
+        assert_eq!(read(&cache, 6).await, 6);
+    }
+
+    #[tokio::test]
+    async fn an_answer_read_before_a_change_is_not_kept_after_it() {
+        let cache = Followed::new(10);
+        cache.begin();
+        let old = cache.get("k", async {
+            cache.forget("k");
+            Ok::<_, ()>(Some(1))
+        });
+        assert_eq!(old.await, Ok(Some(1)));
+        assert_eq!(read(&cache, 2).await, 2);
+        let old = cache.get("j", async {
+            cache.forget_all();
+            Ok::<_, ()>(Some(1))
+        });
+        assert_eq!(old.await, Ok(Some(1)));
+        assert_eq!(cache.peek("j"), None);
+    }
+}
