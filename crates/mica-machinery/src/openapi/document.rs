@@ -30,23 +30,43 @@ pub struct Api<'a> {
 }
 
 impl Api<'_> {
-    /// The OpenAPI 3.0 documents by the name that the index gives them: `api/v1`, `apis/apps`, `version`.
-    pub fn documents(&self) -> Vec<(String, Value)> {
-        let mut all = vec![
-            ("api".to_owned(), self.document(&[legacy_versions()], None)),
-            ("apis".to_owned(), self.document(&[groups()], None)),
-            ("version".to_owned(), self.document(&[version()], None)),
-        ];
+    /// The names of the OpenAPI 3.0 documents, as in the index: `api/v1`, `apis/apps`, `version`.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
         for (group, versions) in self.versions() {
             if !group.is_empty() {
-                all.push((format!("apis/{group}"), self.document(&[self.group(group)], None)));
+                names.push(format!("apis/{group}"));
             }
-            for version in versions {
-                let name = root_path(group, version).trim_start_matches('/').to_owned();
-                all.push((name, self.document(&self.paths(group, version), Some((group, version)))));
-            }
+            names.extend(versions.iter().map(|version| root_path(group, version)[1..].to_owned()));
         }
-        all
+        names
+    }
+
+    /// The OpenAPI 3.0 document of that name.
+    pub fn document(&self, name: &str) -> Option<Value> {
+        let segments: Vec<&str> = name.split('/').collect();
+        let (group, version) = match segments[..] {
+            ["api"] => return Some(self.write(&[legacy_versions()], None)),
+            ["apis"] => return Some(self.write(&[groups()], None)),
+            ["version"] => return Some(self.write(&[version()], None)),
+            ["apis", group] if self.versions().contains_key(group) => {
+                return Some(self.write(&[self.group(group)], None));
+            }
+            ["api", version] => ("", version),
+            ["apis", group, version] if !group.is_empty() => (group, version),
+            _ => return None,
+        };
+        let served = self
+            .versions()
+            .get(group)
+            .is_some_and(|versions| versions.contains(version));
+        served.then(|| self.write(&self.paths(group, version), Some((group, version))))
+    }
+
+    /// The resources that the document of that name is about. Where they are the same, so are the documents.
+    pub fn resources_of(&self, name: &str) -> Vec<&ApiResource> {
+        let of = |resource: &&ApiResource| &root_path(&resource.group, &resource.version)[1..] == name;
+        self.resources.iter().filter(of).collect()
     }
 
     /// The Swagger 2.0 document.
@@ -81,7 +101,7 @@ impl Api<'_> {
         })
     }
 
-    fn document(&self, paths: &[PathItem], version: Option<(&str, &str)>) -> Value {
+    fn write(&self, paths: &[PathItem], version: Option<(&str, &str)>) -> Value {
         let served: Vec<(&str, &str)> = version.into_iter().collect();
         let schemas = self.definitions(paths, Dialect::OpenApi3, &served);
         let paths: Map<String, Value> = paths.iter().map(|item| (item.path.clone(), path_of(item))).collect();

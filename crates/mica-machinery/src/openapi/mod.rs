@@ -1,6 +1,6 @@
 //! OpenAPI documents of what a server serves, made from the fact table and the table of resources.
 //!
-//! [`Api::documents`] makes the OpenAPI 3.0 documents of `/openapi/v3`, [`Api::swagger`] the one of `/openapi/v2`; [`gnostic`]
+//! [`Api::document`] makes the OpenAPI 3.0 documents of `/openapi/v3`, [`Api::swagger`] the one of `/openapi/v2`; [`gnostic`]
 //! writes both kinds as protobuf. Descriptions are asked for through [`Describe`], because they are no facts of ours.
 //!
 //! Building is work: some tens of milliseconds for everything. Callers keep what comes out, encoded.

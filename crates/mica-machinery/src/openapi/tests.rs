@@ -35,10 +35,7 @@ fn swagger() -> Value {
 }
 
 fn document(name: &str) -> Value {
-    with_documents(|api| {
-        let found = api.documents().into_iter().find(|(known, _)| known == name);
-        found.expect("a document of that name").1
-    })
+    with_documents(|api| api.document(name)).expect("a document of that name")
 }
 
 fn check_schema(name: &str, dialect: Dialect, expected: Expect) {
@@ -327,7 +324,8 @@ fn every_reference_resolves_and_every_schema_is_used() {
         }
     };
     with_documents(|api| {
-        for (name, document) in api.documents() {
+        for name in api.names() {
+            let document = api.document(&name).expect("a document of each name");
             check(&name, &document, "/components/schemas");
         }
         check("swagger", &api.swagger(), "/definitions");
@@ -369,7 +367,8 @@ fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
 #[test]
 fn protobuf_and_json_describe_the_same_document() {
     with_documents(|api| {
-        for (name, document) in api.documents() {
+        for name in api.names() {
+            let document = api.document(&name).expect("a document of each name");
             let read = gnostic::read::read_openapi3(&gnostic::openapi3(&document));
             assert_eq!(first_difference(&read, &document, &name), None);
         }
@@ -382,8 +381,38 @@ fn protobuf_and_json_describe_the_same_document() {
 #[test]
 fn documents_are_the_same_each_time() {
     with_documents(|api| {
-        assert_eq!(api.documents(), api.documents());
+        for name in api.names() {
+            assert_eq!(api.document(&name), api.document(&name));
+        }
         assert_eq!(api.swagger(), api.swagger());
+    });
+}
+
+#[test]
+fn documents_go_by_the_names_of_the_index_only() {
+    with_documents(|api| {
+        assert!(
+            api.names()
+                .iter()
+                .any(|name| name == "apis/rbac.authorization.k8s.io/v1")
+        );
+        for name in [
+            "",
+            "api/v2",
+            "apis/nope",
+            "apis/rbac.authorization.k8s.io/v7",
+            "apis//v1",
+            "version/",
+            "api/v1/x",
+        ] {
+            assert_eq!(api.document(name), None, "{name}");
+        }
+        assert!(
+            api.resources_of("api/v1")
+                .iter()
+                .any(|resource| resource.kind == "ConfigMap")
+        );
+        assert!(api.resources_of("apis").is_empty());
     });
 }
 

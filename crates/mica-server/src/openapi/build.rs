@@ -79,7 +79,16 @@ impl Described {
     pub async fn swagger(&self) -> Result<&Document, ApiError> {
         let build = || {
             let resources = self.resources.clone();
-            off_the_reactor(move || describe(&resources, |api| Document::new(&api.swagger(), gnostic::swagger)))
+            off_the_reactor(move || {
+                let resources = built_in(&resources);
+                let describe = &Descriptions::of(&resources);
+                let api = Api {
+                    resources: &resources,
+                    describe,
+                    version: &kubernetes_minor(),
+                };
+                Document::new(&api.swagger(), gnostic::swagger)
+            })
         };
         self.swagger.get_or_try_init(build).await
     }
@@ -89,34 +98,43 @@ impl Described {
 pub async fn documents(root: &Described, plane: &Described) -> Result<[Documents; 2], ApiError> {
     let (root, plane) = (root.resources.clone(), plane.resources.clone());
     off_the_reactor(move || {
-        let build = |resources: &[&'static Resource]| -> Documents {
-            let encode =
-                |(name, document): (String, Value)| (name, Arc::new(Document::new(&document, gnostic::openapi3)));
-            describe(resources, |api| api.documents().into_iter().map(encode).collect())
+        let (root, plane) = (built_in(&root), built_in(&plane));
+        let descriptions = Descriptions::of(root.iter().chain(&plane));
+        let version = kubernetes_minor();
+        let api = |resources| Api {
+            resources,
+            describe: &descriptions,
+            version: &version,
         };
-        let plane = build(&plane);
-        let mut root = build(&root);
-        for (name, document) in &mut root {
-            if let Some(same) = plane.get(name).filter(|same| same.hash == document.hash) {
-                *document = same.clone();
-            }
-        }
-        [root, plane]
+        let (root, plane) = (api(&root), api(&plane));
+        let encode = |api: &Api<'_>, name: &str| {
+            let document = api.document(name).expect("there is a document of each name");
+            Arc::new(Document::new(&document, gnostic::openapi3))
+        };
+        let planes: Documents = plane
+            .names()
+            .into_iter()
+            .map(|name| (name.clone(), encode(&plane, &name)))
+            .collect();
+        let share = |name: String| match planes.get(&name) {
+            Some(same) if root.resources_of(&name) == plane.resources_of(&name) => (name, same.clone()),
+            _ => (name.clone(), encode(&root, &name)),
+        };
+        [root.names().into_iter().map(share).collect(), planes]
     })
     .await
 }
 
-fn describe<T>(resources: &[&'static Resource], make: impl Fn(&Api<'_>) -> T) -> T {
-    let resources: Vec<ApiResource> = resources
+fn built_in(resources: &[&'static Resource]) -> Vec<ApiResource> {
+    resources
         .iter()
         .map(|resource| ApiResource::built_in(resource))
-        .collect();
-    let version = format!("{}.{}", version::MAJOR, version::MINOR);
-    make(&Api {
-        resources: &resources,
-        describe: &Descriptions::of(&resources),
-        version: &version,
-    })
+        .collect()
+}
+
+/// As upstream puts it into documents: without a patch number.
+fn kubernetes_minor() -> String {
+    format!("{}.{}", version::MAJOR, version::MINOR)
 }
 
 async fn off_the_reactor<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {

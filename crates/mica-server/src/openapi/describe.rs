@@ -18,14 +18,13 @@ pub struct Descriptions {
 
 impl Descriptions {
     /// The descriptions of everything that the documents of these resources have in them.
-    pub fn of(resources: &[ApiResource]) -> Self {
-        let mut wanted: BTreeSet<&str> = resources.iter().map(|resource| resource.r#type.as_str()).collect();
-        wanted.extend(
-            resources
-                .iter()
-                .flat_map(|resource| &resource.subresources)
-                .map(|sub| sub.r#type.as_str()),
-        );
+    pub fn of<'a>(resources: impl IntoIterator<Item = &'a ApiResource>) -> Self {
+        let resources: Vec<&ApiResource> = resources.into_iter().collect();
+        let mut wanted: BTreeSet<&str> = BTreeSet::new();
+        for resource in &resources {
+            wanted.insert(&resource.r#type);
+            wanted.extend(resource.subresources.iter().map(|sub| sub.r#type.as_str()));
+        }
         let mut generator = SchemaGenerator::default();
         for (name, add) in KINDS.iter().chain(EVERYWHERE) {
             let name = name();
@@ -35,7 +34,7 @@ impl Descriptions {
         }
         let mut schemas = generator.take_definitions(true);
         describe_event(&mut schemas);
-        for resource in resources.iter().filter(|resource| !resource.list.is_empty()) {
+        for resource in resources.into_iter().filter(|resource| !resource.list.is_empty()) {
             let list = describe_list(&schemas, resource);
             schemas.entry(resource.list.clone()).or_insert(list);
         }
