@@ -58,7 +58,13 @@ impl Key {
 
     /// Position of the nth slash, counted from 1.
     fn slash(&self, nth: usize) -> usize {
-        self.0.bytes().enumerate().filter(|(_, b)| *b == b'/').nth(nth - 1).expect("a key has three slashes").0
+        self.0
+            .bytes()
+            .enumerate()
+            .filter(|(_, b)| *b == b'/')
+            .nth(nth - 1)
+            .expect("a key has three slashes")
+            .0
     }
 
     fn part(&self, from: usize, to: usize) -> &str {
@@ -88,7 +94,10 @@ impl PlaneKeys {
 
     /// The key of an object. Namespace and name must already be checked to hold no slash and not to be empty.
     pub fn object(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Key {
-        debug_assert!(!name.is_empty() && !name.contains('/'), "name {name:?} cannot be part of a key");
+        debug_assert!(
+            !name.is_empty() && !name.contains('/'),
+            "name {name:?} cannot be part of a key"
+        );
         Key(match namespace {
             Some(namespace) => format!("{}/{}/{namespace}/{name}", self.0, resource.as_key()),
             None => format!("{}/{}/{name}", self.0, resource.as_key()),
@@ -135,9 +144,9 @@ impl KeyRange {
             Self::All => true,
             Self::AllPlanes(resource) => key.resource() == resource.as_key(),
             Self::One(one) => one == key,
-            Self::Plane(_) | Self::Resource(..) | Self::Namespace(..) => {
-                key.as_str().starts_with(&self.prefix().expect("these ranges have a prefix"))
-            }
+            Self::Plane(_) | Self::Resource(..) | Self::Namespace(..) => key
+                .as_str()
+                .starts_with(&self.prefix().expect("these ranges have a prefix")),
         }
     }
 
@@ -179,7 +188,10 @@ mod tests {
         assert_eq!((namespaced.namespace(), namespaced.name()), (Some("ns"), "a"));
         let roles = GroupResource::new("rbac.authorization.k8s.io", "clusterroles");
         let cluster_scoped = keys.object(&roles, None, "system:admin");
-        assert_eq!((cluster_scoped.namespace(), cluster_scoped.name()), (None, "system:admin"));
+        assert_eq!(
+            (cluster_scoped.namespace(), cluster_scoped.name()),
+            (None, "system:admin")
+        );
         assert_eq!(Key::from_stored(cluster_scoped.as_str()), Some(cluster_scoped));
         assert_eq!(Key::from_stored("root//configmaps"), None);
         assert_eq!(Key::from_stored("nope//configmaps/a"), None);
@@ -187,13 +199,28 @@ mod tests {
 
     #[test]
     fn ranges_contain_what_they_say() {
-        let (one, other) = (PlaneKeys::new(PlaneId::from_random(1)), PlaneKeys::new(PlaneId::from_random(2)));
+        let (one, other) = (
+            PlaneKeys::new(PlaneId::from_random(1)),
+            PlaneKeys::new(PlaneId::from_random(2)),
+        );
         let (cm, cms) = (GroupResource::new("", "cm"), GroupResource::new("", "cms"));
         let key = one.object(&cm, Some("ns"), "a");
-        for range in [KeyRange::All, one.all(), one.resource(&cm), one.namespace(&cm, "ns"), KeyRange::AllPlanes(cm.clone())] {
+        for range in [
+            KeyRange::All,
+            one.all(),
+            one.resource(&cm),
+            one.namespace(&cm, "ns"),
+            KeyRange::AllPlanes(cm.clone()),
+        ] {
             assert!(range.contains(&key), "{range:?}");
         }
-        for range in [other.all(), one.resource(&cms), one.namespace(&cm, "n"), other.resource(&cm), KeyRange::AllPlanes(cms)] {
+        for range in [
+            other.all(),
+            one.resource(&cms),
+            one.namespace(&cm, "n"),
+            other.resource(&cm),
+            KeyRange::AllPlanes(cms),
+        ] {
             assert!(!range.contains(&key), "{range:?}");
         }
     }

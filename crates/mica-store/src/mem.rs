@@ -55,7 +55,12 @@ impl MemStore {
             changed: HashMap::new(),
             signals: Vec::new(),
         };
-        Self { shared: Arc::new(Shared { hub: Hub::new(FIRST, limits), state: Mutex::new(state) }) }
+        Self {
+            shared: Arc::new(Shared {
+                hub: Hub::new(FIRST, limits),
+                state: Mutex::new(state),
+            }),
+        }
     }
 }
 
@@ -69,14 +74,21 @@ impl State {
     /// The value at a key right after a revision.
     fn read(&self, key: &Key, at: Revision) -> Option<Record> {
         let (revision, value) = self.versions.get(key)?.range(..=at).next_back()?;
-        Some(Record { value: value.clone()?, revision: *revision })
+        Some(Record {
+            value: value.clone()?,
+            revision: *revision,
+        })
     }
 
     /// Fails if the states right after `at` and later are no longer all known for the range.
     fn check_readable(&self, range: &KeyRange, at: Revision) -> Result<(), ReadError> {
-        let quiet = range.plane().is_some_and(|plane| self.changed.get(&plane).is_none_or(|changed| *changed <= at));
+        let quiet = range
+            .plane()
+            .is_some_and(|plane| self.changed.get(&plane).is_none_or(|changed| *changed <= at));
         if at < self.compacted && !quiet {
-            return Err(ReadError::Expired { compacted: self.compacted });
+            return Err(ReadError::Expired {
+                compacted: self.compacted,
+            });
         }
         Ok(())
     }
@@ -116,7 +128,10 @@ impl State {
 
     fn set(&mut self, key: &Key, revision: Revision, value: Option<Bytes>) -> Signal {
         let previous = self.read(key, self.revision);
-        self.versions.entry(key.clone()).or_default().insert(revision, value.clone());
+        self.versions
+            .entry(key.clone())
+            .or_default()
+            .insert(revision, value.clone());
         let change = value.map_or(Change::Delete, Change::Put);
         Signal::Event(Arc::new(Event::new(key.clone(), revision, change, previous)))
     }
@@ -125,7 +140,9 @@ impl State {
         self.compacted = revision;
         self.signals.retain(|signal| revision_of(signal) > revision);
         for versions in self.versions.values_mut() {
-            let Some(kept) = versions.range(..=revision).next_back().map(|(kept, _)| *kept) else { continue };
+            let Some(kept) = versions.range(..=revision).next_back().map(|(kept, _)| *kept) else {
+                continue;
+            };
             versions.retain(|version, value| *version > kept || (*version == kept && value.is_some()));
         }
         self.versions.retain(|_, versions| !versions.is_empty());
@@ -153,7 +170,10 @@ async fn expire(shared: Weak<Shared>, key: Key, revision: Revision, ttl: Duratio
     if let Some(shared) = shared.upgrade() {
         let compares = vec![Compare::Unchanged(key.clone(), revision)];
         // A conflict means that the put whose time is over was replaced before.
-        let _ = shared.commit(&Txn { compares, writes: vec![Write::Delete { key }] });
+        let _ = shared.commit(&Txn {
+            compares,
+            writes: vec![Write::Delete { key }],
+        });
     }
 }
 
@@ -161,7 +181,10 @@ async fn expire(shared: Weak<Shared>, key: Key, revision: Revision, ttl: Duratio
 impl Store for MemStore {
     async fn status(&self) -> Result<StoreStatus, ReadError> {
         let state = self.shared.state.lock();
-        Ok(StoreStatus { revision: state.revision, compacted: state.compacted })
+        Ok(StoreStatus {
+            revision: state.revision,
+            compacted: state.compacted,
+        })
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, ReadError> {
@@ -173,7 +196,9 @@ impl Store for MemStore {
         let state = self.shared.state.lock();
         let at = query.at.unwrap_or(state.revision);
         if at > state.revision {
-            return Err(ReadError::Future { current: state.revision });
+            return Err(ReadError::Future {
+                current: state.revision,
+            });
         }
         state.check_readable(query.range, at)?;
         // A quiet plane below the compaction is as it was at the compaction.
@@ -186,7 +211,11 @@ impl Store for MemStore {
             .filter_map(|key| Some((key.clone(), state.read(key, read_at)?)))
             .take(query.limit + 1);
         let records = found.by_ref().take(query.limit).collect();
-        Ok(Page { records, revision: at, more: found.next().is_some() })
+        Ok(Page {
+            records,
+            revision: at,
+            more: found.next().is_some(),
+        })
     }
 
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
@@ -204,7 +233,10 @@ impl Store for MemStore {
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
         let committed = self.shared.commit(&txn)?;
         for (write, revision) in txn.writes.into_iter().zip(&committed.revisions) {
-            if let Write::Put { key, ttl: Some(ttl), .. } = write {
+            if let Write::Put {
+                key, ttl: Some(ttl), ..
+            } = write
+            {
                 tokio::spawn(expire(Arc::downgrade(&self.shared), key, *revision, ttl));
             }
         }
@@ -218,14 +250,18 @@ impl Store for MemStore {
             // A quiet plane has nothing between a compacted revision and the compaction.
             after.max(state.compacted)
         };
-        let history = Box::new(MemHistory { shared: self.shared.clone() });
+        let history = Box::new(MemHistory {
+            shared: self.shared.clone(),
+        });
         Ok(Box::new(self.shared.hub.watch_with(range, after, history)))
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
         let mut state = self.shared.state.lock();
         if revision > state.revision {
-            return Err(ReadError::Future { current: state.revision });
+            return Err(ReadError::Future {
+                current: state.revision,
+            });
         }
         if revision > state.compacted {
             state.compact(revision);
@@ -246,6 +282,9 @@ impl History for MemHistory {
             return Err(WatchError::Lagged);
         }
         let start = state.signals.partition_point(|signal| revision_of(signal) <= after);
-        Ok(HistoryPage { signals: state.signals[start..].to_vec(), covered: state.revision })
+        Ok(HistoryPage {
+            signals: state.signals[start..].to_vec(),
+            covered: state.revision,
+        })
     }
 }

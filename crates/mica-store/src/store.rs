@@ -126,8 +126,14 @@ pub enum Compare {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
     /// Sets the value. With a time to live the key is deleted, with an ordinary event, once that has passed since this put.
-    Put { key: Key, value: Bytes, ttl: Option<Duration> },
-    Delete { key: Key },
+    Put {
+        key: Key,
+        value: Bytes,
+        ttl: Option<Duration>,
+    },
+    Delete {
+        key: Key,
+    },
     /// Removes every key of a plane as one operation, whatever their number, without an event for each.
     ///
     /// Watches inside the plane end with [`WatchError::Dropped`] after their last event; wider ones see
@@ -156,7 +162,13 @@ pub struct Event {
 
 impl Event {
     pub fn new(key: Key, revision: Revision, change: Change, previous: Option<Record>) -> Self {
-        Self { key, revision, change, previous, memo: OnceLock::new() }
+        Self {
+            key,
+            revision,
+            change,
+            previous,
+            memo: OnceLock::new(),
+        }
     }
 
     /// A place for the one encoding of this event that most watchers send, so that it is made once however many they are.
