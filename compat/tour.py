@@ -116,9 +116,9 @@ def compare(path, server, kubeconfig):
             difference = [line for line in difflib.ndiff(want.output, got.output) if not line.startswith("? ")]
             (later if not_yet else wrong).append("\n".join([f"    $ {want.command[0]}{more}", *(f"    {line}" for line in difference)]))
         elif not_yet and not whole:
-            wrong.append(f"    $ {want.command[0]}\n    now comes out as recorded: take its `not yet` out")
+            print(f"  {path.stem}: now comes out as recorded, take its `not yet` out: {want.command[0]}")
     if whole and not later:
-        wrong.append("    all of it now comes out as recorded: take its `none of it yet` out")
+        print(f"  {path.stem}: all of it now comes out as recorded, take its `none of it yet` out")
     return len(wanted), wrong, later
 
 
@@ -131,7 +131,7 @@ def check(server, places, names, own):
     shown = set()
     for path, name, kubeconfig in runs:
         steps, wrong, later = compare(path, server, kubeconfig)
-        good = max(0, steps - len(wrong) - len(later))
+        good = steps - len(wrong) - len(later)
         passed, failed = passed + good, failed + len(wrong)
         print(f"  {path.stem} on {name}: {good} of {steps} as recorded" + (f", {len(later)} not yet" if later else ""), flush=True)
         for difference in wrong:  # most of what differs on the plane differed on root already
