@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::{self, Route};
 use crate::options::{WriteOptions, WriteUse};
+use crate::plane::{self, State};
 use crate::serve::{Call, body, object as objects, resource, respond, warn};
 
 /// Whether objects of a resource are only ever created: then they are questions.
@@ -22,6 +23,10 @@ pub fn is_review(grant: &Grant) -> bool {
 
 /// Answers a question.
 pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    // A question changes nothing: a plane that takes reads only answers it.
+    if grant.target.plane.state != State::ReadOnly {
+        plane::check_state(grant)?;
+    }
     let served = &grant.target.served;
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
     let media = resource::media(call, Route::Object, served)?;
@@ -50,7 +55,9 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         // Upstream names no kind here.
         return Err(ApiError::invalid(served.resource.group, "", "", &errors));
     }
-    refuse_empty(served.kind(), &review)?;
+    if let Some(why) = mica_machinery::kind::review::refusal(served.kind(), &review) {
+        return Err(ApiError::bad_request(why));
+    }
     if served.kind() == "SelfSubjectReview" {
         object::set(&mut review, &["metadata", "creationTimestamp"], mica_machinery::time::now_text(context.now));
     }
@@ -70,19 +77,6 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let mut response = respond(StatusCode::CREATED, media.output.format.media_type(), Body::full(bytes));
     warn(&mut response, &read.warnings);
     Ok(response)
-}
-
-/// Questions without their one necessary part.
-fn refuse_empty(kind: &str, review: &Value) -> Result<(), ApiError> {
-    match kind {
-        "TokenReview" if object::string(review, &["spec", "token"]).is_empty() => {
-            Err(ApiError::bad_request("token is required for TokenReview in authentication"))
-        }
-        "SelfSubjectRulesReview" if object::string(review, &["spec", "namespace"]).is_empty() => {
-            Err(ApiError::bad_request("no namespace on request"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The answer, by the one rule there is: administrators may do everything, others nothing.

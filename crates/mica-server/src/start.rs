@@ -1,6 +1,7 @@
 //! Putting a server together on a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mica_machinery::kind::{Profile, bootstrap};
 use mica_store::Store;
@@ -16,6 +17,7 @@ use crate::openapi::OpenApi;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
+pub use crate::registry::BOOKMARK_INTERVAL;
 use crate::registry::Registry;
 use crate::scheme::Scheme;
 use crate::serve::Server;
@@ -26,6 +28,8 @@ pub struct ServerOptions {
     /// The certificates that clients of planes trust, in PEM: every namespace of the base layer holds them.
     pub root_ca: String,
     pub metrics: Arc<metrics::Registry>,
+    /// How often a quiet watch that asked for bookmarks gets one; [`BOOKMARK_INTERVAL`] unless a test is in a hurry.
+    pub bookmark_interval: Duration,
 }
 
 impl Server {
@@ -35,7 +39,7 @@ impl Server {
         let plane_scheme = Arc::new(Scheme::new(options.profile, &[]));
         let base = base_objects(options.profile, &options.root_ca);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
-        let registry = Registry::new(store.clone(), directory.clone());
+        let registry = Registry::new(store.clone(), directory.clone()).with_bookmarks_every(options.bookmark_interval);
         let health = Health::default();
         let probed = store.clone();
         health.add("etcd", Asks::Always, move || {

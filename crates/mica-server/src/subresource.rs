@@ -1,12 +1,19 @@
 //! Subresources that are more than a part of their object.
 
 use http::{Response, StatusCode};
+use mica_machinery::facts::facts;
+use mica_machinery::kind::core::serviceaccount;
+use mica_machinery::{field, object};
 
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
 use crate::http::Body;
+use crate::negotiate;
+use crate::options::{WriteOptions, WriteUse};
 use crate::plane::kind::{GROUP, PLURAL};
-use crate::serve::Call;
+use crate::serve::{Call, body};
+
+const TOKEN_REQUEST: (&str, &str, &str) = ("authentication.k8s.io", "v1", "TokenRequest");
 
 /// A subresource with an answer of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +42,33 @@ impl Special {
             Self::PlaneSnapshot => crate::plane::snapshot::snapshot(call, grant).await,
             Self::PlaneRestore => crate::plane::snapshot::restore(call, grant).await,
             Self::PlaneFork => crate::plane::snapshot::fork(call, grant).await,
-            Self::ServiceAccountToken => Err(ApiError::new(
-                StatusCode::NOT_IMPLEMENTED,
-                "NotImplemented",
-                "this server does not issue service account tokens yet",
-            )),
+            Self::ServiceAccountToken => token(call, grant).await,
         }
     }
+}
+
+/// Checks a request for a token as if one were to be had.
+async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let (group, version, kind) = TOKEN_REQUEST;
+    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
+    let ty = facts().kind(group, version, kind).ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
+    let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
+    let wanted = body::Wanted { group, version, kind, ty };
+    let mut request = body::read(format, &call.body, wanted, options.field_validation)?.object;
+    serviceaccount::default_token_request(&mut request);
+    let name = object::name(&request);
+    if !name.is_empty() && name != grant.target.object() {
+        let why = field::Error::invalid(&field::Path::new("metadata").child("name"), name, "must match the service account name if specified");
+        return Err(ApiError::invalid(group, kind, grant.target.object(), &[why]));
+    }
+    call.server.registry.get(grant, "").await?;
+    let errors = serviceaccount::validate_token_request(&request);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(group, kind, "", &errors));
+    }
+    Err(ApiError::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "NotImplemented",
+        "this server does not issue service account tokens yet",
+    ))
 }

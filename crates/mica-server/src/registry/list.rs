@@ -1,14 +1,19 @@
 //! Lists: which revision, which objects, which page.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
 use mica_store::{Key, Revision};
 use serde::{Deserialize, Serialize};
 
 use super::{Registry, Scan, Selection};
-use crate::authz::Grant;
+use crate::authz::{Grant, Permit};
 use crate::error::ApiError;
 use crate::options::{ListOptions, Match, parse_version};
+use crate::plane::Plane;
+use crate::scheme::Served;
 use crate::stored::Stored;
 
 /// Upstream's sentence for a page whose snapshot is gone.
@@ -23,6 +28,16 @@ pub struct Listing {
     /// What remained after the page before, if that page counted.
     remaining_before: Option<u64>,
     continued: bool,
+    tokens: Tokens,
+}
+
+/// How a continue token names the last key of its page.
+#[derive(Clone, Copy)]
+enum Tokens {
+    /// As upstream does: namespace and name.
+    Rests,
+    /// Whole, where keys are of many planes.
+    Keys,
 }
 
 /// One page of a list with a limit.
@@ -52,7 +67,7 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let bad = |what: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {what}"));
+        let bad = |what: String| invalid_token(&what);
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| bad(error.to_string()))?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if token.v != TOKEN_VERSION {
@@ -71,26 +86,46 @@ impl Token {
 impl Registry {
     /// Starts a list. The revision is settled and the first records are read when this returns.
     pub async fn list(&self, grant: &Grant, options: &ListOptions) -> Result<Listing, ApiError> {
+        super::check_state(grant)?;
         let target = &grant.target;
-        let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
-        let place = self.place(grant, options).await?;
-        let namespace = match (&target.namespace, selection.namespace()) {
-            _ if !target.served.namespaced() => None,
-            (Some(namespace), _) => Some(namespace.as_str()),
-            (None, named) => named,
-        };
-        let mut scan = Scan::of_plane(
-            self.store.clone(),
-            target.plane.clone(),
-            target.served.clone(),
-            namespace,
-            place.at,
-            place.after,
-        );
+        let (plane, served) = (&target.plane, &target.served);
+        let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let place = self.place(options, |rest| key_of(plane, served, rest)).await?;
+        let extent = selection.extent(served, target.namespace.as_deref());
+        let (at, after) = (place.at, place.after.clone());
+        let scan = Scan::of_plane(self.store.clone(), plane.clone(), served.clone(), &extent, at, after);
+        self.begin(scan, selection, place, options, Tokens::Rests).await
+    }
+
+    /// Starts a list over every plane but root. The permit says that the asker may.
+    pub async fn list_all_planes(
+        &self,
+        _permit: &Permit,
+        served: &Arc<Served>,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Listing, ApiError> {
+        let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let place = self.place(options, Key::from_stored).await?;
+        let scan = Scan::of_all_planes(self.store.clone(), served.clone(), place.at, place.after.clone());
+        self.begin(scan, selection.over_all_planes(namespace), place, options, Tokens::Keys).await
+    }
+
+    async fn begin(
+        &self,
+        mut scan: Scan,
+        selection: Selection,
+        place: Place,
+        options: &ListOptions,
+        tokens: Tokens,
+    ) -> Result<Listing, ApiError> {
         if options.limit > 0 && selection.is_everything() {
             scan = scan.expecting(usize::try_from(options.limit).unwrap_or(usize::MAX).saturating_add(1));
         }
-        let revision = scan.revision().await.map_err(|error| place.token.as_ref().map_or(error, expired_token))?;
+        let revision = scan.revision().await.map_err(|error| match &place.token {
+            Some(token) if error.code() == StatusCode::GONE => expired_token(token),
+            _ => error,
+        })?;
         Ok(Listing {
             scan,
             selection,
@@ -98,10 +133,15 @@ impl Registry {
             limit: options.limit,
             remaining_before: place.token.as_ref().and_then(|token| token.rem),
             continued: place.token.is_some(),
+            tokens,
         })
     }
 
-    async fn place(&self, grant: &Grant, options: &ListOptions) -> Result<Place, ApiError> {
+    async fn place(
+        &self,
+        options: &ListOptions,
+        key: impl Fn(&str) -> Option<Key>,
+    ) -> Result<Place, ApiError> {
         let version = parse_version(&options.resource_version).map_err(|error| error.for_list())?;
         if !options.continue_token.is_empty() {
             let token = Token::decode(&options.continue_token)?;
@@ -109,8 +149,8 @@ impl Registry {
                 return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
             }
             let at = u64::try_from(token.rv).ok().map(Revision);
-            let after = key_of(grant, token.start.trim_end_matches('\0'));
-            return Ok(Place { at, after, token: Some(token) });
+            let after = key(token.start.trim_end_matches('\0')).ok_or_else(|| invalid_token(&token.start))?;
+            return Ok(Place { at, after: Some(after), token: Some(token) });
         }
         let exact = match options.version_match {
             Match::Exact => true,
@@ -118,18 +158,10 @@ impl Registry {
             // A page from a given version has always meant that very version.
             Match::Unset => options.limit > 0,
         };
-        let at = match version {
-            Some(revision) if exact => {
-                self.check_reached(revision).await?;
-                Some(revision)
-            }
-            Some(revision) => {
-                self.check_reached(revision).await?;
-                None
-            }
-            None => None,
-        };
-        Ok(Place { at, after: None, token: None })
+        if let Some(revision) = version {
+            self.check_reached(revision).await?;
+        }
+        Ok(Place { at: version.filter(|_| exact), after: None, token: None })
     }
 
     /// Refuses a revision that does not exist yet.
@@ -149,13 +181,17 @@ struct Place {
     token: Option<Token>,
 }
 
-fn key_of(grant: &Grant, rest: &str) -> Option<Key> {
-    let (keys, storage) = (grant.target.plane.keys, &grant.target.served.storage);
-    match rest.split_once('/') {
-        Some((namespace, name)) if !name.is_empty() => Some(keys.object(storage, Some(namespace), name)),
-        Some(_) => None,
-        None => Some(keys.object(storage, None, rest)),
-    }
+fn key_of(plane: &Plane, served: &Served, rest: &str) -> Option<Key> {
+    let (namespace, name) = match rest.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, rest),
+    };
+    let usable = !name.is_empty() && !name.contains('/');
+    usable.then(|| plane.keys.object(&served.storage, namespace, name))
+}
+
+fn invalid_token(what: &str) -> ApiError {
+    ApiError::bad_request(format!("invalid continue token: continue key is not valid: {what}"))
 }
 
 /// 410 with a token that goes on without the snapshot.
@@ -190,7 +226,11 @@ impl Listing {
             return Ok(ListPage { items, continue_token: String::new(), remaining: None });
         }
         let remaining = self.remaining(items.len() as u64).await?;
-        let start = items.last().map(|(key, _)| format!("{}\0", key.rest())).unwrap_or_default();
+        let last = items.last().map_or("", |(key, _)| match self.tokens {
+            Tokens::Rests => key.rest(),
+            Tokens::Keys => key.as_str(),
+        });
+        let start = format!("{last}\0");
         let token = Token {
             v: TOKEN_VERSION.to_owned(),
             rv: i64::try_from(self.revision.0).unwrap_or(i64::MAX),
@@ -215,7 +255,6 @@ impl Listing {
         Ok(Some(count))
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@
 
 mod delete;
 mod list;
+pub mod owner;
 mod read;
 mod scan;
 mod select;
@@ -12,8 +13,9 @@ mod watch;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mica_store::{Compare, Key, KeyRange, Revision, Store};
+use mica_store::{Compare, Key, Revision, Store};
 use serde_json::Value;
 
 use crate::authz::{Grant, Target};
@@ -25,9 +27,9 @@ use crate::stored::{Content, Stored};
 
 pub use delete::Deleted;
 pub use list::{ListPage, Listing};
-pub use scan::Scan;
+pub use scan::{Extent, Scan};
 pub use select::Selection;
-pub use watch::{EventType, WatchItem, WatchStart, transition};
+pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};
 pub use write::{CreateRequest, PatchRequest, Patched, UpdateRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
@@ -35,6 +37,7 @@ pub use write::{CreateRequest, PatchRequest, Patched, UpdateRequest, Written};
 pub struct Registry {
     store: Arc<dyn Store>,
     side: Arc<dyn SideWrites>,
+    bookmark_interval: Duration,
 }
 
 /// What is at a key: the plane's own record, the base layer's object under it, or nothing.
@@ -65,7 +68,14 @@ impl Entry {
 
 impl Registry {
     pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>) -> Self {
-        Self { store, side }
+        Self { store, side, bookmark_interval: watch::BOOKMARK_INTERVAL }
+    }
+
+    /// Sends bookmarks this often.
+    #[must_use]
+    pub fn with_bookmarks_every(mut self, interval: Duration) -> Self {
+        self.bookmark_interval = interval;
+        self
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -92,15 +102,6 @@ impl Registry {
     async fn current(&self, target: &Target) -> Result<Stored, ApiError> {
         let entry = self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await?;
         entry.stored.ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))
-    }
-}
-
-/// The keys that a collection request covers.
-fn range(target: &Target) -> KeyRange {
-    let keys = target.plane.keys;
-    match &target.namespace {
-        Some(namespace) => keys.namespace(&target.served.storage, namespace),
-        None => keys.resource(&target.served.storage),
     }
 }
 

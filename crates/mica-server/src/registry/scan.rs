@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mica_store::{Key, KeyRange, RangeQuery, Revision, Store};
+use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision, Store};
 
 use crate::error::ApiError;
 use crate::plane::Plane;
@@ -13,6 +13,32 @@ use crate::stored::{Content, Stored};
 /// How many records are read from the store at once: enough to amortise the call, few enough to stay small.
 const PAGE: usize = 500;
 
+/// The part of a collection that a request is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Extent {
+    Resource,
+    Namespace(String),
+    Object { namespace: Option<String>, name: String },
+}
+
+impl Extent {
+    pub fn range(&self, keys: PlaneKeys, served: &Served) -> KeyRange {
+        match self {
+            Self::Resource => keys.resource(&served.storage),
+            Self::Namespace(namespace) => keys.namespace(&served.storage, namespace),
+            Self::Object { namespace, name } => {
+                KeyRange::One(keys.object(&served.storage, namespace.as_deref(), name))
+            }
+        }
+    }
+}
+
+/// Which of the base layer's objects lie in a range, by the rests of their keys.
+enum Under {
+    Prefix(String),
+    One(String),
+}
+
 /// An ordered walk. The first page pins the revision; later pages read the same one.
 pub struct Scan {
     store: Arc<dyn Store>,
@@ -20,8 +46,7 @@ pub struct Scan {
     plane: Option<Arc<Plane>>,
     served: Arc<Served>,
     range: KeyRange,
-    /// Keys of the range begin with this rest.
-    rest_prefix: String,
+    under: Under,
     at: Option<Revision>,
     after: Option<Key>,
     buffer: VecDeque<(Key, Stored)>,
@@ -30,20 +55,23 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Walks one plane's collection: all of it, or one namespace.
+    /// Walks one plane's collection, or the part of it that an extent names.
     pub fn of_plane(
         store: Arc<dyn Store>,
         plane: Arc<Plane>,
         served: Arc<Served>,
-        namespace: Option<&str>,
+        extent: &Extent,
         at: Option<Revision>,
         after: Option<Key>,
     ) -> Self {
-        let (range, rest_prefix) = match namespace {
-            Some(namespace) => (plane.keys.namespace(&served.storage, namespace), format!("{namespace}/")),
-            None => (plane.keys.resource(&served.storage), String::new()),
+        let range = extent.range(plane.keys, &served);
+        let under = match extent {
+            Extent::Resource => Under::Prefix(String::new()),
+            Extent::Namespace(namespace) => Under::Prefix(format!("{namespace}/")),
+            Extent::Object { namespace: Some(namespace), name } => Under::One(format!("{namespace}/{name}")),
+            Extent::Object { namespace: None, name } => Under::One(name.clone()),
         };
-        Self::new(store, Some(plane), served, range, rest_prefix, at, after)
+        Self::new(store, Some(plane), served, range, under, at, after)
     }
 
     /// Walks a resource over all planes, root included: the caller leaves root out.
@@ -54,7 +82,7 @@ impl Scan {
         after: Option<Key>,
     ) -> Self {
         let range = KeyRange::AllPlanes(served.storage.clone());
-        Self::new(store, None, served, range, String::new(), at, after)
+        Self::new(store, None, served, range, Under::Prefix(String::new()), at, after)
     }
 
     fn new(
@@ -62,12 +90,12 @@ impl Scan {
         plane: Option<Arc<Plane>>,
         served: Arc<Served>,
         range: KeyRange,
-        rest_prefix: String,
+        under: Under,
         at: Option<Revision>,
         after: Option<Key>,
     ) -> Self {
         let buffer = VecDeque::new();
-        Self { store, plane, served, range, rest_prefix, at, after, buffer, finished: false, page: PAGE }
+        Self { store, plane, served, range, under, at, after, buffer, finished: false, page: PAGE }
     }
 
     /// Reads smaller pages: for walks that will stop after about this many.
@@ -133,8 +161,10 @@ impl Scan {
             return VecDeque::new();
         };
         let after = after.map(Key::rest);
-        let rests = plane.base.rests(&self.served.storage, &self.rest_prefix, after);
+        let (Under::Prefix(prefix) | Under::One(prefix)) = &self.under;
+        let rests = plane.base.rests(&self.served.storage, prefix, after);
         rests
+            .filter(|rest| matches!(self.under, Under::Prefix(_)) || rest == prefix)
             .map(|rest| match rest.split_once('/') {
                 Some((namespace, name)) => plane.keys.object(&self.served.storage, Some(namespace), name),
                 None => plane.keys.object(&self.served.storage, None, rest),

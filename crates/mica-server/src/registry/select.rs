@@ -1,9 +1,11 @@
 //! Which objects a list, watch or deletecollection is about, decided on stored bytes.
 
+use mica_api::PlaneId;
 use mica_machinery::kind::Strategy;
 use mica_machinery::select::{FieldSelector, LabelSelector, RawMeta};
 use mica_store::Key;
 
+use super::Extent;
 use crate::error::ApiError;
 use crate::scheme::Served;
 use crate::stored::Stored;
@@ -15,6 +17,14 @@ pub struct Selection {
     /// Whether a term asks for one of the kind's own fields, which takes the parsed object.
     own_fields: bool,
     strategy: &'static dyn Strategy,
+    reach: Reach,
+}
+
+/// Which keys of the range that is read are meant at all.
+enum Reach {
+    Every,
+    /// Those of planes other than root, in this namespace if one is named.
+    AllPlanes { namespace: Option<String> },
 }
 
 impl Selection {
@@ -28,26 +38,52 @@ impl Selection {
             }
         }
         let own_fields = fields.terms().iter().any(|term| !is_meta(&term.field));
-        Ok(Self { labels, fields, own_fields, strategy })
+        Ok(Self { labels, fields, own_fields, strategy, reach: Reach::Every })
+    }
+
+    /// The same for reads over all planes: root is left out, and so is every namespace but the one named.
+    #[must_use]
+    pub fn over_all_planes(mut self, namespace: Option<&str>) -> Self {
+        self.reach = Reach::AllPlanes { namespace: namespace.map(ToOwned::to_owned) };
+        self
     }
 
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        matches!(self.reach, Reach::Every) && self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// The smallest part of the collection that holds everything that can match.
+    pub fn extent(&self, served: &Served, namespace: Option<&str>) -> Extent {
+        let namespace = if served.namespaced() { namespace.or_else(|| self.namespace()) } else { None };
+        let namespace = namespace.map(ToOwned::to_owned);
+        match (self.name(), namespace) {
+            (Some(name), namespace) if namespace.is_some() == served.namespaced() => {
+                Extent::Object { namespace, name: name.to_owned() }
+            }
+            (_, Some(namespace)) => Extent::Namespace(namespace),
+            (_, None) => Extent::Resource,
+        }
     }
 
     /// The one namespace that can match, if the fields name one.
-    pub fn namespace(&self) -> Option<&str> {
-        self.fields.exact("metadata.namespace").filter(|namespace| !namespace.is_empty())
+    fn namespace(&self) -> Option<&str> {
+        self.fields.exact("metadata.namespace").filter(|namespace| is_segment(namespace))
     }
 
     /// The one name that can match, if the fields name one.
-    pub fn name(&self) -> Option<&str> {
-        self.fields.exact("metadata.name").filter(|name| !name.is_empty())
+    fn name(&self) -> Option<&str> {
+        self.fields.exact("metadata.name").filter(|name| is_segment(name))
     }
 
     pub fn matches(&self, key: &Key, stored: &Stored) -> Result<bool, ApiError> {
         if self.is_everything() {
             return Ok(true);
+        }
+        if let Reach::AllPlanes { namespace } = &self.reach {
+            let named = namespace.as_deref();
+            if key.plane() == PlaneId::ROOT || named.is_some_and(|named| key.namespace() != Some(named)) {
+                return Ok(false);
+            }
         }
         let damaged = |error: mica_store::store::BoxError| ApiError::internal("stored data is damaged").because(error);
         let own = if self.own_fields {
@@ -70,6 +106,11 @@ impl Selection {
         let meta = RawMeta::parse(stored.json()).map_err(|error| damaged(error.into()))?;
         Ok(self.labels.matches(&meta))
     }
+}
+
+/// Whether a text can be a part of a key: no object has another name.
+fn is_segment(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/')
 }
 
 fn is_meta(field: &str) -> bool {

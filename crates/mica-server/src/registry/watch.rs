@@ -7,13 +7,15 @@ use mica_store::{Change, Event, Key, KeyRange, ReadError, Revision, Signal, Watc
 use tokio::time::Instant;
 
 use super::{Listing, Registry, Selection};
-use crate::authz::{Grant, Target};
+use crate::authz::{Grant, Permit};
 use crate::error::ApiError;
 use crate::options::{ListOptions, parse_version};
+use crate::plane::Plane;
+use crate::scheme::Served;
 use crate::stored::{Content, Stored};
 
-/// How often a quiet watch that asked for bookmarks gets one.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often a quiet watch that asked for bookmarks gets one, unless the server was made with another interval.
+pub const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventType {
@@ -50,7 +52,9 @@ pub enum WatchItem {
 /// An open watch.
 pub struct WatchStart {
     registry: Registry,
-    target: Target,
+    served: Arc<Served>,
+    /// The plane whose base layer is laid under; none for watches over all planes.
+    plane: Option<Arc<Plane>>,
     range: KeyRange,
     selection: Selection,
     phase: Phase,
@@ -75,33 +79,69 @@ impl Registry {
     /// Opens a watch on a collection.
     pub async fn watch(&self, grant: &Grant, options: &ListOptions) -> Result<WatchStart, ApiError> {
         super::check_state(grant)?;
-        let target = grant.target.clone();
+        let target = &grant.target;
         let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
-        let version = parse_version(&options.resource_version).map_err(|error| error.for_get())?;
-        let phase = match (options.send_initial_events, version) {
-            (Some(true), version) => {
-                if let Some(revision) = version {
-                    self.check_reached(revision).await?;
-                }
-                let newest = ListOptions {
-                    resource_version: String::new(),
-                    continue_token: String::new(),
-                    limit: 0,
-                    ..options.clone()
-                };
-                Phase::Initial(Box::new(self.list(grant, &newest).await?))
-            }
-            (_, Some(revision)) => Phase::Open(revision),
-            (_, None) => Phase::Open(self.store.status().await?.revision),
+        let extent = selection.extent(&target.served, target.namespace.as_deref());
+        let range = extent.range(target.plane.keys, &target.served);
+        let phase = match self.first_phase(options).await? {
+            Begin::State => Phase::Initial(Box::new(self.list(grant, &newest(options)).await?)),
+            Begin::After(revision) => Phase::Open(revision),
         };
+        self.start(&target.served, Some(target.plane.clone()), range, selection, phase, options).await
+    }
+
+    /// Opens a watch over every plane but root. The permit says that the asker may.
+    pub async fn watch_all_planes(
+        &self,
+        permit: &Permit,
+        served: &Arc<Served>,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<WatchStart, ApiError> {
+        let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let range = KeyRange::AllPlanes(served.storage.clone());
+        let phase = match self.first_phase(options).await? {
+            Begin::State => {
+                let listing = self.list_all_planes(permit, served, namespace, &newest(options)).await?;
+                Phase::Initial(Box::new(listing))
+            }
+            Begin::After(revision) => Phase::Open(revision),
+        };
+        self.start(served, None, range, selection.over_all_planes(namespace), phase, options).await
+    }
+
+    async fn first_phase(&self, options: &ListOptions) -> Result<Begin, ApiError> {
+        let version = parse_version(&options.resource_version).map_err(|error| error.for_get())?;
+        if options.send_initial_events == Some(true) {
+            if let Some(revision) = version {
+                self.check_reached(revision).await?;
+            }
+            return Ok(Begin::State);
+        }
+        Ok(Begin::After(match version {
+            Some(revision) => revision,
+            None => self.store.status().await?.revision,
+        }))
+    }
+
+    async fn start(
+        &self,
+        served: &Arc<Served>,
+        plane: Option<Arc<Plane>>,
+        range: KeyRange,
+        selection: Selection,
+        phase: Phase,
+        options: &ListOptions,
+    ) -> Result<WatchStart, ApiError> {
         let mut watch = WatchStart {
             registry: self.clone(),
-            range: super::range(&target),
-            target,
+            served: served.clone(),
+            plane,
+            range,
             selection,
             phase,
             bookmarks: options.allow_bookmarks,
-            next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+            next_bookmark: Instant::now() + self.bookmark_interval,
             told: Revision(0),
         };
         // A watch that follows changes is registered before the response begins, so that a client that has seen the
@@ -111,6 +151,17 @@ impl Registry {
         }
         Ok(watch)
     }
+}
+
+/// What a watch tells first.
+enum Begin {
+    State,
+    After(Revision),
+}
+
+/// The list whose items are a watch's initial events.
+fn newest(options: &ListOptions) -> ListOptions {
+    ListOptions { resource_version: String::new(), continue_token: String::new(), limit: 0, ..options.clone() }
 }
 
 impl WatchStart {
@@ -206,9 +257,11 @@ impl WatchStart {
     ) -> Result<Option<WatchItem>, ApiError> {
         match signal {
             Ok(Signal::Event(event)) => self.event(event),
+            // One of the planes that this watch is over is gone. Its objects went before, each with its event.
+            Ok(Signal::Dropped(..)) => Ok(None),
             // The plane is gone, the server is stopping, or this reader was too slow. In each case the stream just ends:
             // clients resume from the last version they saw and learn the rest from the answer.
-            Ok(Signal::Dropped(..)) | Err(_) => {
+            Err(_) => {
                 self.phase = Phase::Ended;
                 Ok(None)
             }
@@ -219,8 +272,8 @@ impl WatchStart {
         let before = match &event.previous {
             Some(record) => Content::read(record)?.object(),
             None => {
-                let plane = &self.target.plane;
-                plane.base.get(&self.target.served.storage, event.key.rest(), &plane.birth)
+                let plane = self.plane.as_ref();
+                plane.and_then(|plane| plane.base.get(&self.served.storage, event.key.rest(), &plane.birth))
             }
         };
         let after = match &event.change {
@@ -230,11 +283,11 @@ impl WatchStart {
             }
             Change::Delete => None,
         };
-        self.told = event.revision;
         let Some((event_type, stored)) = transition(&self.selection, &event.key, before.as_ref(), after.as_ref(), event.revision)?
         else {
             return Ok(None);
         };
+        self.told = event.revision;
         let key = event.key.clone();
         // Only a filter can make watchers disagree about the type of an event.
         let unfiltered = match (&before, &after) {
@@ -247,7 +300,7 @@ impl WatchStart {
     }
 
     fn bookmark(&mut self) -> Option<WatchItem> {
-        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        self.next_bookmark = Instant::now() + self.registry.bookmark_interval;
         let Phase::Live(watch) = &mut self.phase else { return None };
         let revision = watch.caught_up()?;
         (revision > self.told).then(|| {
@@ -259,7 +312,7 @@ impl WatchStart {
 
 /// How a change looks through a filter: an object that starts to match is added, one that stops is deleted, with its
 /// old content under the new revision.
-pub fn transition(
+fn transition(
     selection: &Selection,
     key: &Key,
     before: Option<&Stored>,

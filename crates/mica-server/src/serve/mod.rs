@@ -92,7 +92,7 @@ impl Service for Arc<Server> {
 
 async fn answer(server: &Arc<Server>, context: &Context, request: Request<RequestBody>) -> Result<Response<Body>, ApiError> {
     let (parts, incoming) = request.into_parts();
-    let located = locate(server, &parts).await?;
+    let located = locate(server, context, &parts).await?;
     let query = Query::parse(parts.uri.query());
     let user = server.authenticator.authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
     let user = Arc::new(user);
@@ -128,26 +128,50 @@ fn is_streamed(path: &Result<Path, ApiError>) -> bool {
 }
 
 /// The plane that the request's host or path names. A host that a plane claims stands for the plane's root path.
-async fn locate(server: &Arc<Server>, parts: &http::request::Parts) -> Result<Located, ApiError> {
+async fn locate(server: &Server, context: &Context, parts: &http::request::Parts) -> Result<Located, ApiError> {
     let located = request::locate(parts.uri.path())?;
-    let host = parts.uri.host().or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok());
-    let host = host.map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name)).unwrap_or_default();
-    // Addresses and single labels (127.0.0.1, localhost) are never claimed: most requests end here without a read.
-    if !host.contains('.') || host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Ok(located);
+    let host = host(parts);
+    let address = server.claimed(&host).await?;
+    // The certificate that the client saw was for another host: whatever joined the two connections is mistaken.
+    // Hosts that no plane claims are all the server itself, under whatever name.
+    if let Some(name) = context.peer.server_name().map(normal_host).filter(|name| *name != host)
+        && (address.is_some() || server.claimed(&name).await?.is_some())
+    {
+        let message = format!("this connection was made to {name}, and cannot be used for {host}");
+        return Err(ApiError::misdirected(message));
     }
-    let project = host.strip_prefix("milo-apiserver.project-").and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
-    let address = match project {
-        Some(project) => Some(Address::Project(project.to_owned())),
-        None => server.directory.by_address("Host", host).await?.map(|plane| Address::Plane(plane.name.clone())),
-    };
     Ok(match address {
         Some(address) if located.address == Address::Root => Located { address, ..located },
         _ => located,
     })
 }
 
+/// The host that a request is for, without its port; empty if it names none.
+fn host(parts: &http::request::Parts) -> String {
+    let host = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = host.or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok()).unwrap_or_default();
+    normal_host(host.rsplit_once(':').map_or(host, |(name, _)| name))
+}
+
+/// A host as names are compared: DNS knows neither case nor a last dot.
+fn normal_host(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
 impl Server {
+    /// The plane that a host stands for, if one claims it.
+    async fn claimed(&self, host: &str) -> Result<Option<Address>, ApiError> {
+        // Addresses and single labels (127.0.0.1, localhost) are never claimed: most requests end here without a look.
+        if !host.contains('.') || host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            return Ok(None);
+        }
+        let project = host.strip_prefix("milo-apiserver.project-").and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
+        Ok(match project {
+            Some(project) => Some(Address::Project(project.to_owned())),
+            None => self.directory.by_address("Host", host).await?.map(|plane| Address::Plane(plane.name.clone())),
+        })
+    }
+
     /// The plane that an address names.
     pub(crate) async fn plane(&self, address: &Address) -> Result<Arc<Plane>, ApiError> {
         let missing = |group: &str, resource: &str, name: &str| {

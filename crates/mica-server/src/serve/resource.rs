@@ -91,7 +91,7 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
     }
 }
 
-fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
+pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
     let verb = match verb {
         Verb::Get => "GET",
         Verb::List => "LIST",

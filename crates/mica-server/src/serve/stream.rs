@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream};
 use http::{Response, StatusCode};
+use mica_store::Key;
+use serde_json::Value;
 
 use super::resource::{media, stream_media};
 use super::{Call, respond};
@@ -15,8 +17,10 @@ use crate::error::ApiError;
 use crate::http::{Body, Frames, is_websocket, upgrade_watch};
 use crate::negotiate::{Format, Output, Route};
 use crate::options::{ListOptions, ListUse};
-use crate::registry::{Listing, WatchItem, WatchStart};
+use crate::registry::{Listing, WatchItem, WatchStart, served_value};
 use crate::scheme::Served;
+use crate::stored::Stored;
+use crate::wildcard::Origins;
 
 /// How much of a list is gathered before it is handed to the connection.
 const CHUNK: usize = 128 * 1024;
@@ -30,17 +34,49 @@ pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiE
     let options = ListOptions::read(&call.query, ListUse::List)?;
     let media = media(call, Route::Collection, &served)?;
     let listing = call.server.registry.list(grant, &options).await?;
-    let content_type = media.output.format.media_type();
-    let body = if options.limit > 0 || !media.streams() {
-        gathered(&served, media, listing).await?
+    respond_list(Shown { served, media, origins: None }, listing).await
+}
+
+/// How the objects of an answer are shown.
+pub struct Shown {
+    pub served: Arc<Served>,
+    pub media: Media,
+    /// Tells which plane an object is from, in answers over all planes.
+    pub origins: Option<Origins>,
+}
+
+impl Shown {
+    async fn value(&self, key: &Key, stored: &Stored) -> Result<Value, ApiError> {
+        match &self.origins {
+            Some(origins) => origins.mark(&self.served, key, stored).await,
+            None => served_value(&self.served, stored),
+        }
+    }
+
+    async fn write_item(&self, key: &Key, stored: &Stored, out: &mut BytesMut) -> Result<(), ApiError> {
+        let encoder = Encoder::new(&self.served, self.media);
+        if self.origins.is_none() {
+            return encoder.list_item(stored, out);
+        }
+        out.extend_from_slice(&encoder.item_json(self.value(key, stored).await?));
+        Ok(())
+    }
+}
+
+/// Sends a list: as it is read, or gathered first where that is needed.
+pub async fn respond_list(shown: Shown, listing: Listing) -> Result<Response<Body>, ApiError> {
+    let content_type = shown.media.output.format.media_type();
+    let body = if listing.limit > 0 || !shown.media.streams() {
+        gathered(shown, listing).await?
     } else {
-        streamed(served, media, listing).await?
+        let meta = ListMeta { revision: listing.revision, ..ListMeta::default() };
+        streamed(shown, meta, Items::Read(Box::new(listing))).await?
     };
     Ok(respond(StatusCode::OK, content_type, body))
 }
 
 /// A list that is read whole before it is sent: a page, or a format that says its length first.
-async fn gathered(served: &Served, media: Media, mut listing: Listing) -> Result<Body, ApiError> {
+async fn gathered(shown: Shown, mut listing: Listing) -> Result<Body, ApiError> {
     let revision = listing.revision;
     let (items, meta) = if listing.limit > 0 {
         let page = listing.page().await?;
@@ -53,29 +89,34 @@ async fn gathered(served: &Served, media: Media, mut listing: Listing) -> Result
         }
         (items, ListMeta { revision, ..ListMeta::default() })
     };
-    let encoder = Encoder::new(served, media);
-    if items.is_empty() {
-        return Ok(Body::full(encoder.list_values(&meta, Vec::new())?));
+    if shown.media.streams() {
+        return streamed(shown, meta, Items::Held(items.into_iter())).await;
     }
-    let stored: Vec<_> = items.into_iter().map(|(_, stored)| stored).collect();
-    if !media.streams() {
-        return Ok(Body::full(encoder.list(&meta, &stored)?));
+    let mut values = Vec::with_capacity(items.len());
+    for (key, stored) in items {
+        values.push(shown.value(&key, &stored).await?);
     }
-    let mut out = BytesMut::from(&encoder.list_head(&meta)[..]);
-    for (i, stored) in stored.iter().enumerate() {
-        if i > 0 {
-            out.extend_from_slice(b",");
+    Ok(Body::full(Encoder::new(&shown.served, shown.media).list_values(&meta, values)?))
+}
+
+/// Where the items of a list come from.
+enum Items {
+    Read(Box<Listing>),
+    Held(std::vec::IntoIter<(Key, Stored)>),
+}
+
+impl Items {
+    async fn next(&mut self) -> Result<Option<(Key, Stored)>, ApiError> {
+        match self {
+            Self::Read(listing) => listing.next().await,
+            Self::Held(items) => Ok(items.next()),
         }
-        encoder.list_item(stored, &mut out)?;
     }
-    out.extend_from_slice(b"]}\n");
-    Ok(Body::full(out.freeze()))
 }
 
 struct Sending {
-    served: Arc<Served>,
-    media: Media,
-    listing: Listing,
+    shown: Shown,
+    items: Items,
     chunk: BytesMut,
     first: bool,
     finished: bool,
@@ -83,13 +124,13 @@ struct Sending {
 
 /// A list in compact JSON, sent chunk by chunk as the store is walked. The first chunk is made before the response begins,
 /// so that what fails at once is still answered with a Status.
-async fn streamed(served: Arc<Served>, media: Media, listing: Listing) -> Result<Body, ApiError> {
-    let meta = ListMeta { revision: listing.revision, ..ListMeta::default() };
-    let chunk = BytesMut::from(&Encoder::new(&served, media).list_head(&meta)[..]);
-    let mut sending = Sending { served, media, listing, chunk, first: true, finished: false };
+async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, ApiError> {
+    let chunk = BytesMut::from(&Encoder::new(&shown.served, shown.media).list_head(&meta)[..]);
+    let mut sending = Sending { shown, items, chunk, first: true, finished: false };
     let first = sending.next_chunk().await?;
     if sending.first {
-        return Ok(Body::full(Encoder::new(&sending.served, media).list_values(&meta, Vec::new())?));
+        let encoder = Encoder::new(&sending.shown.served, sending.shown.media);
+        return Ok(Body::full(encoder.list_values(&meta, Vec::new())?));
     }
     if sending.finished {
         return Ok(Body::full(first));
@@ -107,9 +148,8 @@ async fn streamed(served: Arc<Served>, media: Media, listing: Listing) -> Result
 
 impl Sending {
     async fn next_chunk(&mut self) -> Result<Bytes, ApiError> {
-        let encoder = Encoder::new(&self.served, self.media);
         while self.chunk.len() < CHUNK {
-            let Some((_, stored)) = self.listing.next().await? else {
+            let Some((key, stored)) = self.items.next().await? else {
                 self.chunk.extend_from_slice(b"]}\n");
                 self.finished = true;
                 break;
@@ -117,7 +157,7 @@ impl Sending {
             if !std::mem::take(&mut self.first) {
                 self.chunk.extend_from_slice(b",");
             }
-            encoder.list_item(&stored, &mut self.chunk)?;
+            self.shown.write_item(&key, &stored, &mut self.chunk).await?;
         }
         let chunk = self.chunk.split().freeze();
         self.chunk.reserve(CHUNK + CHUNK / 4);
@@ -134,6 +174,16 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
     }
     let media = stream_media(call, &served)?;
     let watch = call.server.registry.watch(grant, &options).await;
+    respond_watch(call, Shown { served, media, origins: None }, watch, &options)
+}
+
+/// Sends a watch as the body of a response, or over a websocket if the client asked for one.
+pub fn respond_watch(
+    call: &mut Call<'_>,
+    shown: Shown,
+    watch: Result<WatchStart, ApiError>,
+    options: &ListOptions,
+) -> Result<Response<Body>, ApiError> {
     let timeout = match options.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => WATCH_TIMEOUT.mul_f64(1.0 + rand::random::<f64>()),
@@ -145,18 +195,19 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
         Err(error) => return Err(error),
     };
     let batch = if is_websocket(&call.parts.headers) { Batch::Single } else { Batch::Joined };
-    respond_watch(call, frames(served, media, source, timeout, batch), media.output)
+    let output = shown.media.output;
+    respond_frames(call, frames(shown, source, timeout, batch), output)
 }
 
 /// Whether events that are waiting are sent together: a websocket message holds one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Batch {
+enum Batch {
     Joined,
     Single,
 }
 
 /// Sends frames as the body of a response, or over a websocket if the client asked for one.
-pub fn respond_watch(
+pub fn respond_frames(
     call: &mut Call<'_>,
     frames: impl Stream<Item = Bytes> + Send + 'static,
     output: Output,
@@ -175,14 +226,13 @@ pub fn respond_watch(
     Ok(respond(StatusCode::OK, content_type, Body::watch(frames, peer.drain().clone())))
 }
 
-pub enum Source {
+enum Source {
     Open(Box<WatchStart>),
     Failed(ApiError),
 }
 
 struct Watching {
-    served: Arc<Served>,
-    media: Media,
+    shown: Shown,
     source: Source,
     deadline: tokio::time::Instant,
     first: FirstEvent,
@@ -192,14 +242,13 @@ struct Watching {
 
 /// The frames of a watch, until it ends or its time is over.
 fn frames(
-    served: Arc<Served>,
-    media: Media,
+    shown: Shown,
     source: Source,
     timeout: Duration,
     batch: Batch,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     let deadline = tokio::time::Instant::now() + timeout;
-    let watching = Watching { served, media, source, deadline, first: FirstEvent::Yes, batch, ended: false };
+    let watching = Watching { shown, source, deadline, first: FirstEvent::Yes, batch, ended: false };
     stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((frame, watching))
@@ -219,25 +268,30 @@ impl Watching {
             },
             Source::Failed(error) => {
                 self.ended = true;
-                return Some(Encoder::new(&self.served, self.media).watch_error(error));
+                return Some(Encoder::new(&self.shown.served, self.shown.media).watch_error(error));
             }
         };
-        let first = self.frame(&item);
+        let first = self.frame(&item).await;
         let mut batch: Option<BytesMut> = None;
         while self.batch == Batch::Joined && !self.ended && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH {
             let Source::Open(watch) = &mut self.source else { break };
             let Some(item) = watch.try_next() else { break };
-            let frame = self.frame(&item);
+            let frame = self.frame(&item).await;
             batch.get_or_insert_with(|| BytesMut::from(&first[..])).extend_from_slice(&frame);
         }
         Some(batch.map_or(first, BytesMut::freeze))
     }
 
-    fn frame(&mut self, item: &WatchItem) -> Bytes {
-        let encoder = Encoder::new(&self.served, self.media);
+    async fn frame(&mut self, item: &WatchItem) -> Bytes {
+        let shown = &self.shown;
+        let encoder = Encoder::new(&shown.served, shown.media);
         let frame = match item {
+            WatchItem::Event { event_type, key, stored, .. } if shown.origins.is_some() => {
+                let value = shown.value(key, stored).await;
+                value.and_then(|value| encoder.watch_value(event_type.as_str(), value, self.first))
+            }
             WatchItem::Event { event_type, stored, shared: Some(event), .. } if encoder.is_plain(stored) => {
-                Ok(event.memo(|| spliced_event(event_type.as_str(), &self.served, stored)))
+                Ok(event.memo(|| spliced_event(event_type.as_str(), &shown.served, stored)))
             }
             WatchItem::Event { event_type, stored, .. } => encoder.watch_event(event_type.as_str(), stored, self.first),
             WatchItem::Bookmark { revision, initial_end } => encoder.bookmark(*revision, *initial_end),

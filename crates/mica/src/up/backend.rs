@@ -9,7 +9,7 @@ use mica_machinery::kind;
 use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, PkiDir, shared_authority};
 use mica_server::serve::Server;
-use mica_server::start::ServerOptions;
+use mica_server::start::{BOOKMARK_INTERVAL, ServerOptions};
 use mica_store::embedded::Options;
 use mica_store::{EmbeddedStore, EtcdConfig, EtcdStore, Store};
 
@@ -85,6 +85,7 @@ pub async fn open_server(
         profile,
         root_ca: root_ca.to_owned(),
         metrics: metrics.clone(),
+        bookmark_interval: BOOKMARK_INTERVAL,
     };
     Server::open(store, options).await.map_err(|error| match error.cause() {
         Some(cause) => anyhow!("{error}: {cause}"),
