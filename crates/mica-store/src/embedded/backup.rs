@@ -150,13 +150,13 @@ pub fn restore(directory: &Path, from: &mut dyn Read, options: &Options) -> Resu
         what: "write the restored store",
         source,
     };
-    std::fs::create_dir_all(directory).map_err(io)?;
+    super::make_directory(directory).map_err(io)?;
     let mut entries = std::fs::read_dir(directory).map_err(io)?;
     if entries.next().is_some() {
         return Err(RestoreError::NotEmpty(directory.display().to_string()));
     }
     let log_directory = directory.join("log");
-    std::fs::create_dir_all(&log_directory).map_err(io)?;
+    super::make_directory(&log_directory).map_err(io)?;
     std::fs::write(directory.join(UNFINISHED), b"").map_err(io)?;
     let disk: Arc<dyn Disk> = options
         .disk

@@ -267,15 +267,18 @@ impl Keeper {
             if emptied.is_empty() {
                 return Ok(());
             }
-            // Only an index on the disk that refers to the copies lets the originals go.
+            // An index on the disk that refers to the copies makes the next start quick. It is not what makes this safe:
+            // whatever an older index says of the originals, the replay comes across their copies. So when the index
+            // cannot be written, for want of the space that would be freed here, this goes on without it.
             let number = self.signals.request_checkpoint();
             if self.signals.wait_for_checkpoint_number(number) == Wake::Closing {
                 return Err(Unfinished::Later);
             }
             for number in emptied {
                 self.engine.segments.remove(number).map_err(Damage::Io)?;
+                // One by one: a crash must not leave an older segment without the ones between it and the rest.
+                self.engine.segments.disk().sync_names().map_err(Damage::Io)?;
             }
-            self.engine.segments.disk().sync_names().map_err(Damage::Io)?;
             self.requests
                 .blocking_send(Request::Job(Job::Removed(bytes)))
                 .map_err(|_| Stop)?;

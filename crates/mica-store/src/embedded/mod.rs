@@ -113,6 +113,20 @@ impl Default for Options {
     }
 }
 
+/// Sizes of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Bytes of the log, without what is prepared ahead of it.
+    pub log_bytes: u64,
+    /// How many of these can still be asked for.
+    pub live_bytes: u64,
+    pub index_bytes: u64,
+    /// Bytes of the index that are only in memory.
+    pub index_memory_bytes: u64,
+    /// Watches that are up to date.
+    pub watches: u64,
+}
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -176,7 +190,7 @@ impl EmbeddedStore {
             source,
         };
         let log_directory = directory.join("log");
-        std::fs::create_dir_all(&log_directory).map_err(io)?;
+        make_directory(&log_directory).map_err(io)?;
         let disk = options
             .disk
             .clone()
@@ -268,11 +282,39 @@ impl EmbeddedStore {
         }
     }
 
+    /// Sizes, for metrics.
+    pub fn stats(&self) -> Stats {
+        let log = self.inner.signals.log_size();
+        Stats {
+            log_bytes: log.bytes,
+            live_bytes: log.live,
+            index_bytes: self.inner.engine.index.disk_bytes(),
+            index_memory_bytes: self.inner.engine.index.unwritten_bytes(),
+            watches: self.inner.engine.hub.live_watchers() as u64,
+        }
+    }
+
     /// Ends watches and background work, and writes the index out so that the next start is quick. Blocks meanwhile.
     /// What comes later is refused. Closing twice does nothing.
     pub fn close(&self) {
         self.inner.close();
     }
+}
+
+/// Makes a directory whose existence survives a crash.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_directory(parent)?;
+        match std::fs::create_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        return std::fs::File::open(parent)?.sync_all();
+    }
+    std::fs::create_dir_all(directory)
 }
 
 fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
@@ -296,13 +338,15 @@ impl Inner {
             std::thread::yield_now();
         }
         if let Ok((checkpoint, log)) = threads.committer.join() {
-            let written = self
-                .engine
-                .index
+            let index = &self.engine.index;
+            let written = index
                 .flush()
-                .map_err(|damage| io::Error::other(damage.text()));
-            if let Err(error) = written.and_then(|()| checkpoint.write(&self.index_directory)) {
-                tracing::warn!(%error, "the index could not be written out; the next start will replay the log");
+                .and_then(|()| index.note(&checkpoint, &self.index_directory));
+            if let Err(damage) = written {
+                tracing::warn!(
+                    damage = damage.text(),
+                    "the index could not be written out; the next start will replay the log"
+                );
             }
             drop(log);
         }

@@ -121,6 +121,12 @@ impl Preparer {
             }
             if state.spare.is_some() {
                 drop(state);
+                let keep_free = if purpose == Purpose::Grow {
+                    self.shared.sizes.keep_free
+                } else {
+                    0
+                };
+                self.shared.check_space(at_least + keep_free)?;
                 return self.shared.prepare(at_least);
             }
             if let Some(failure) = state.failed.clone() {

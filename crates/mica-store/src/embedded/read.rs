@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 
 use super::format::Entry;
-use super::index::view::{Found, FoundChange};
+use super::index::changes::{Found, FoundChange};
 use super::index::{Index, View};
 use super::segment::{Loader, SegmentMap, Segments};
 use crate::hub::{History, HistoryPage, Hub};
@@ -40,6 +40,13 @@ impl Damage {
             Self::Corrupt(_) | Self::SegmentGone { .. } => true,
             Self::Io(_) | Self::Index(lsm_tree::Error::Io(_)) => false,
             Self::Index(_) => true,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Self::Io(error) | Self::Index(lsm_tree::Error::Io(error)) => super::disk::is_full(error),
+            _ => false,
         }
     }
 

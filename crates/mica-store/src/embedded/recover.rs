@@ -190,9 +190,16 @@ fn fits(checkpoint: &Checkpoint, segments: &[Arc<Segment>]) -> bool {
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
         return false;
     };
+    let Some(position) = checkpoint.segment.checked_sub(first.number()) else {
+        return false;
+    };
+    let end = match extent(segments, position as usize) {
+        Extent::Known(end) => end,
+        Extent::Open => last.file.length().unwrap_or(0),
+    };
     checkpoint.store == last.header.store
-        && (first.number()..=last.number()).contains(&checkpoint.segment)
-        && checkpoint.offset >= SEGMENT_HEADER
+        && checkpoint.segment <= last.number()
+        && (SEGMENT_HEADER..=end).contains(&checkpoint.offset)
 }
 
 /// How much of each segment counts: the next one says.

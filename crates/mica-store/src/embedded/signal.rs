@@ -18,7 +18,7 @@ struct State {
     /// One was begun and is not written yet.
     checkpoint_running: bool,
     checkpoints: u64,
-    index_stuck: bool,
+    index_stuck: Option<Stuck>,
     /// A compaction was announced whose left-overs are not removed yet.
     forget_due: bool,
     soonest_expiry: Option<u64>,
@@ -34,6 +34,13 @@ pub(super) struct LogSize {
     pub(super) written: u64,
     /// Segment and offset behind the last frame.
     pub(super) end: Option<(u32, u64)>,
+}
+
+/// Why the index cannot be written out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stuck {
+    Full,
+    Failing,
 }
 
 /// Why the background was woken.
@@ -142,9 +149,10 @@ impl Signals {
         state.checkpoints + 1 + u64::from(state.checkpoint_running)
     }
 
+    /// Waits until a checkpoint is there, or until it is known not to come soon.
     pub(super) fn wait_for_checkpoint_number(&self, number: u64) -> Wake {
         let mut state = self.state.lock();
-        while state.checkpoints < number {
+        while state.checkpoints < number && state.index_stuck.is_none() {
             if state.closing {
                 return Wake::Closing;
             }
@@ -174,20 +182,20 @@ impl Signals {
         self.change(|state| {
             state.checkpoints += 1;
             state.checkpoint_running = false;
-            state.index_stuck = false;
+            state.index_stuck = None;
         });
     }
 
-    pub(super) fn checkpoint_failed(&self) {
+    pub(super) fn checkpoint_failed(&self, stuck: Stuck) {
         self.change(|state| {
-            state.index_stuck = true;
+            state.index_stuck = Some(stuck);
             state.checkpoint_due = true;
         });
     }
 
-    pub(super) fn is_index_stuck(&self) -> bool {
-        let state = self.state.lock();
-        state.index_stuck || state.closing
+    /// Why the index cannot be written out, if it cannot.
+    pub(super) fn index_stuck(&self) -> Option<Stuck> {
+        self.state.lock().index_stuck
     }
 
     /// Waits for a checkpoint to end, or a little.

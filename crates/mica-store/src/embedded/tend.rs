@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::commit::{Job, Request};
 use super::index::checkpoint::Checkpoint;
 use super::read::{Damage, Engine};
-use super::signal::{Signals, Wake};
+use super::signal::{Signals, Stuck, Wake};
 
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -43,16 +43,17 @@ impl Tender {
 
     pub(super) fn run(mut self) {
         while self.signals.wait_for_checkpoint_request() == Wake::Work {
-            match self.checkpoint() {
+            match guarded(|| self.checkpoint()) {
                 Ok(()) => self.signals.checkpoint_done(),
                 Err(damage) => {
                     tracing::error!(damage = damage.text(), "the index could not be written out");
-                    self.signals.checkpoint_failed();
+                    self.signals
+                        .checkpoint_failed(if damage.is_full() { Stuck::Full } else { Stuck::Failing });
                     self.signals.pause(RETRY);
                     continue;
                 }
             }
-            if let Err(damage) = self.engine.index.merge(|| self.signals.is_closing()) {
+            if let Err(damage) = guarded(|| self.engine.index.merge(|| self.signals.is_closing())) {
                 tracing::error!(damage = damage.text(), "the index's files could not be merged");
             }
         }
@@ -74,10 +75,16 @@ impl Tender {
             .engine
             .index
             .flush()
-            .and_then(|()| checkpoint.write(&self.directory).map_err(Damage::Io));
+            .and_then(|()| self.engine.index.note(&checkpoint, &self.directory));
         if written.is_err() {
             self.unfinished = Some(checkpoint);
         }
         written
     }
+}
+
+/// The engine below panics on some kinds of damage; the thread has to outlive that, or writers would wait for it.
+fn guarded(work: impl FnOnce() -> Result<(), Damage>) -> Result<(), Damage> {
+    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    worked.unwrap_or_else(|_| Err(Damage::Corrupt("the index's engine panicked".to_owned())))
 }

@@ -11,6 +11,7 @@ use super::{CommitRequest, Committer, Frame, WriteError};
 use crate::embedded::format::{Entry, Kind, LogRecord};
 use crate::embedded::prepare::{Purpose, RoomError};
 use crate::embedded::read::{Damage, Engine};
+use crate::embedded::signal::Stuck;
 use crate::key::Key;
 use crate::store::{Change, CommitError, Committed, Compare, Event, Record, Revision, Signal, Txn, Write};
 
@@ -28,16 +29,21 @@ impl Committer {
         let txns: Vec<_> = group.iter().map(|request| &request.txn).collect();
         match self.try_group(&txns, bytes, purpose) {
             Ok(outcomes) => answer(group, outcomes),
-            Err(WriteError::Refused(RoomError::Full)) if purpose == Purpose::Grow => self.refuse_growth(group),
+            Err(WriteError::Refused(RoomError::Full)) if purpose == Purpose::Grow => {
+                self.refuse_growth(group, Stuck::Full);
+            }
             Err(error) => fail(group, &error),
         }
     }
 
     /// Without room for growth, transactions that only delete can still be done.
-    pub(super) fn refuse_growth(&mut self, group: Vec<CommitRequest>) {
+    pub(super) fn refuse_growth(&mut self, group: Vec<CommitRequest>, why: Stuck) {
         let (growing, rest): (Vec<_>, Vec<_>) = group.into_iter().partition(CommitRequest::grows);
         for request in growing {
-            let _ = request.reply.send(Err(CommitError::NoSpace));
+            let _ = request.reply.send(Err(match why {
+                Stuck::Full => CommitError::NoSpace,
+                Stuck::Failing => CommitError::Unavailable("the index cannot be written out".into()),
+            }));
         }
         if !rest.is_empty() {
             self.commit_group(rest);

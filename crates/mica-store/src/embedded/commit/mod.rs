@@ -22,7 +22,7 @@ use super::index::checkpoint::Checkpoint;
 use super::log::{Log, Marks};
 use super::prepare::{Purpose, RoomError};
 use super::read::Engine;
-use super::signal::{LogSize, Signals};
+use super::signal::{LogSize, Signals, Stuck};
 use crate::store::{CommitError, Committed, Revision, Txn, Write};
 pub(super) use group::now_ms;
 pub(super) use job::{Carry, Forget, Job, Sweep};
@@ -134,7 +134,7 @@ pub(super) struct Start {
 enum IndexState {
     Flowing,
     /// It cannot be written out; what makes it grow further is refused.
-    Stuck,
+    Stuck(Stuck),
 }
 
 /// Why a frame did not become durable.
@@ -176,7 +176,7 @@ impl Committer {
                     let (group, job) = gather(first, &mut requests);
                     match self.wait_for_index() {
                         IndexState::Flowing => self.commit_group(group),
-                        IndexState::Stuck => self.refuse_growth(group),
+                        IndexState::Stuck(stuck) => self.refuse_growth(group, stuck),
                     }
                     job
                 }
@@ -212,8 +212,11 @@ impl Committer {
         let too_much = || self.engine.index.unwritten_bytes() > 4 * self.limits.memory_bytes;
         // Only while something is being written: the order to begin with it comes through here.
         while too_much() && self.engine.index.is_flushing() {
-            if self.signals.is_index_stuck() {
-                return IndexState::Stuck;
+            if let Some(stuck) = self.signals.index_stuck() {
+                return IndexState::Stuck(stuck);
+            }
+            if self.signals.is_closing() {
+                break;
             }
             self.signals.wait_for_checkpoint();
         }

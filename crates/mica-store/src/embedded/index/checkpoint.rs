@@ -43,6 +43,14 @@ impl Checkpoint {
         File::open(directory)?.sync_all()
     }
 
+    /// Makes the index worthless, for when it is found to be damaged.
+    pub(in crate::embedded) fn remove(directory: &Path) -> io::Result<()> {
+        match std::fs::remove_file(directory.join(NAME)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => File::open(directory)?.sync_all(),
+        }
+    }
+
     /// The note in a directory; `None` if there is none that can be used.
     pub(in crate::embedded) fn read(directory: &Path) -> Option<Self> {
         Self::decode(&std::fs::read(directory.join(NAME)).ok()?)

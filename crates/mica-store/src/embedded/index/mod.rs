@@ -17,14 +17,16 @@
 //! once. Readers here use `published` instead, which moves only when a whole group of changes is in.
 
 pub(super) mod batch;
+pub(super) mod changes;
 pub(super) mod checkpoint;
+mod tidy;
 pub(super) mod view;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{FilterPolicy, PinningPolicy};
@@ -35,6 +37,7 @@ use super::format::Entry;
 use super::read::Damage;
 use crate::store::Revision;
 use batch::Batch;
+use checkpoint::Checkpoint;
 pub(super) use view::View;
 
 /// Open files of the index; others are closed and opened again.
@@ -77,6 +80,8 @@ pub(super) struct Index {
     published: Mutex<Published>,
     /// Number of dropped planes that are not swept yet, and above it a count of changes to that number.
     dropped: AtomicU64,
+    /// Set when a read found damage: the next start has to rebuild.
+    damaged: AtomicBool,
 }
 
 struct Published {
@@ -84,8 +89,24 @@ struct Published {
     sequence: SeqNo,
     /// The revision whose state that is.
     revision: Revision,
-    /// Views by their sequence number: what they see must be kept.
+    /// Views by their sequence number: what they see must be kept. The visible state always counts as one, so that
+    /// opening a view seldom needs memory.
     views: BTreeMap<SeqNo, usize>,
+}
+
+impl Published {
+    fn open(&mut self, sequence: SeqNo) {
+        *self.views.entry(sequence).or_default() += 1;
+    }
+
+    fn close(&mut self, sequence: SeqNo) {
+        if let Some(count) = self.views.get_mut(&sequence) {
+            *count -= 1;
+            if *count == 0 {
+                self.views.remove(&sequence);
+            }
+        }
+    }
 }
 
 impl Index {
@@ -118,16 +139,18 @@ impl Index {
             .max()
             .unwrap_or(0);
         sequence.set(highest + 1);
+        let views = BTreeMap::from([(highest + 1, 1)]);
         let published = Published {
             sequence: highest + 1,
             revision: Revision(0),
-            views: BTreeMap::new(),
+            views,
         };
         let index = Self {
             trees,
             sequence,
             published: Mutex::new(published),
             dropped: AtomicU64::new(0),
+            damaged: AtomicBool::new(false),
         };
         index.count_dropped()?;
         Ok(index)
@@ -155,7 +178,7 @@ impl Index {
         let (sequence, revision) = {
             let mut published = self.published.lock();
             let sequence = published.sequence;
-            *published.views.entry(sequence).or_default() += 1;
+            published.open(sequence);
             (sequence, published.revision)
         };
         let dropped_after = self.dropped.load(Ordering::Acquire);
@@ -165,13 +188,7 @@ impl Index {
     }
 
     fn close_view(&self, sequence: SeqNo) {
-        let mut published = self.published.lock();
-        if let Some(count) = published.views.get_mut(&sequence) {
-            *count -= 1;
-            if *count == 0 {
-                published.views.remove(&sequence);
-            }
-        }
+        self.published.lock().close(sequence);
     }
 
     /// Makes a group of changes visible, all at once. Only the committer calls it, and recovery before there is one.
@@ -196,7 +213,9 @@ impl Index {
         {
             let mut published = self.published.lock();
             if let Some((_, sequence)) = next {
-                published.sequence = sequence + 1;
+                let before = std::mem::replace(&mut published.sequence, sequence + 1);
+                published.open(sequence + 1);
+                published.close(before);
             }
             published.revision = published.revision.max(revision);
         }
@@ -208,7 +227,10 @@ impl Index {
 
     /// The newest version of a key, also of a dropped plane. For the committer, which alone changes it.
     pub(super) fn current(&self, key: &str) -> Result<Option<Entry>, Damage> {
-        let found = self.tree(Table::Current).get(key, SeqNo::MAX).map_err(Damage::Index)?;
+        let found = self
+            .tree(Table::Current)
+            .get(key, SeqNo::MAX)
+            .map_err(|error| self.failed(error))?;
         found
             .map(|bytes| Entry::decode(&bytes).ok_or_else(|| damaged(Table::Current)))
             .transpose()
@@ -221,7 +243,7 @@ impl Index {
         }
         self.tree(Table::Dropped)
             .contains_key(plane, SeqNo::MAX)
-            .map_err(Damage::Index)
+            .map_err(|error| self.failed(error))
     }
 
     /// Bytes of changes in memory that the next checkpoint has to write.
@@ -265,6 +287,24 @@ impl Index {
             }
         }
         Ok(())
+    }
+
+    /// Notes a checkpoint whose changes have been written, unless what was written before is damaged.
+    pub(super) fn note(&self, checkpoint: &Checkpoint, directory: &Path) -> Result<(), Damage> {
+        let noted = if self.damaged.load(Ordering::Acquire) {
+            Checkpoint::remove(directory)
+        } else {
+            checkpoint.write(directory)
+        };
+        noted.map_err(Damage::Io)
+    }
+
+    /// What a read that failed says of the index.
+    fn failed(&self, error: lsm_tree::Error) -> Damage {
+        if !matches!(error, lsm_tree::Error::Io(_)) {
+            self.damaged.store(true, Ordering::Release);
+        }
+        Damage::Index(error)
     }
 
     fn oldest_view(&self) -> SeqNo {

@@ -2,16 +2,15 @@
 //!
 //! Everything here is about entries, places in the log; values are loaded elsewhere.
 
-use std::collections::BinaryHeap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use lsm_tree::{AbstractTree, Guard, SeqNo};
 use mica_api::PlaneId;
 
-use super::batch::{by_resource, from_by_resource, history_key, split_expiry_key, split_history_key};
+use super::batch::{by_resource, from_by_resource, history_key, split_history_key};
 use super::{Index, Table, damaged};
-use crate::embedded::format::{End, EndKind, Entry};
+use crate::embedded::format::{End, Entry};
 use crate::embedded::read::Damage;
 use crate::key::{Key, KeyRange};
 use crate::store::{Revision, Usage};
@@ -22,21 +21,6 @@ pub(in crate::embedded) struct View {
     sequence: SeqNo,
     revision: Revision,
     any_dropped: bool,
-}
-
-/// A change found in the tables.
-#[derive(PartialEq, Eq, Debug)]
-pub(in crate::embedded) struct Found {
-    pub(in crate::embedded) revision: Revision,
-    pub(in crate::embedded) change: FoundChange,
-}
-
-#[derive(PartialEq, Eq, Debug)]
-pub(in crate::embedded) enum FoundChange {
-    Put(Key, Entry),
-    /// With the version that was deleted.
-    Delete(Key, Entry),
-    Dropped(PlaneId),
 }
 
 /// A version of a key that is not the newest any more.
@@ -65,13 +49,17 @@ impl View {
         self.revision
     }
 
-    fn get(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<lsm_tree::Slice>, Damage> {
-        self.index.tree(table).get(key, self.sequence).map_err(Damage::Index)
+    pub(super) fn get(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<lsm_tree::Slice>, Damage> {
+        self.index
+            .tree(table)
+            .get(key, self.sequence)
+            .map_err(|error| self.index.failed(error))
     }
 
-    fn scan(&self, table: Table, bounds: Bounds) -> impl Iterator<Item = Result<Pair, Damage>> + use<> {
+    pub(super) fn scan(&self, table: Table, bounds: Bounds) -> impl Iterator<Item = Result<Pair, Damage>> + use<> {
         let iter = self.index.tree(table).range::<Vec<u8>, _>(bounds, self.sequence, None);
-        iter.map(|guard| guard.into_inner().map_err(Damage::Index))
+        let index = self.index.clone();
+        iter.map(move |guard| guard.into_inner().map_err(|error| index.failed(error)))
     }
 
     fn number(&self, table: Table, key: &str) -> Result<Option<Revision>, Damage> {
@@ -140,7 +128,7 @@ impl View {
     }
 
     /// The newest old version of a key with a revision of at most `at`.
-    fn older_version(&self, key: &Key, at: Revision) -> Result<Option<OldVersion>, Damage> {
+    pub(super) fn older_version(&self, key: &Key, at: Revision) -> Result<Option<OldVersion>, Damage> {
         let first = history_key(key.as_str().as_bytes(), at);
         let last = history_key(key.as_str().as_bytes(), Revision(0));
         let mut versions = self.scan(Table::History, (Bound::Included(first), Bound::Included(last)));
@@ -275,84 +263,12 @@ impl View {
         Ok(usage)
     }
 
-    /// The earliest changes in a range after a revision, in order, at most `limit`; `None` after them if that is all.
-    pub(in crate::embedded) fn changes(
-        &self,
-        range: &KeyRange,
-        after: Revision,
-        limit: usize,
-    ) -> Result<(Vec<Found>, Option<Revision>), Damage> {
-        let mut earliest = Earliest {
-            limit,
-            after,
-            found: BinaryHeap::new(),
-            cut: false,
-        };
-        for (plane, revision) in self.all_dropped()? {
-            if range.plane().is_none_or(|inner| inner == plane) {
-                earliest.offer(revision, || FoundChange::Dropped(plane));
-            }
-        }
-        match range {
-            KeyRange::One(key) => self.changes_of(key, &mut earliest)?,
-            KeyRange::AllPlanes(resource) => {
-                for pair in self.scan(Table::ByResource, resource_bounds(resource.as_key(), None)) {
-                    let key = from_by_resource(&pair?.0).ok_or_else(|| damaged(Table::ByResource))?;
-                    self.changes_of(&key, &mut earliest)?;
-                }
-            }
-            _ => {
-                let prefix = range.prefix().expect("only ranges of adjoining keys are scanned");
-                let bounds = prefix_bounds(&prefix, None).expect("a range without a beginning is not empty");
-                for pair in self.scan(Table::Current, bounds.clone()) {
-                    let (key, entry) = current_entry(&pair?)?;
-                    earliest.offer(entry.revision, || FoundChange::Put(key, entry));
-                }
-                for pair in self.scan(Table::History, bounds) {
-                    earliest.offer_version(old_version(&pair?)?);
-                }
-            }
-        }
-        let complete_to = if earliest.cut {
-            earliest.found.peek().map(|found| found.revision)
-        } else {
-            None
-        };
-        Ok((earliest.found.into_sorted_vec(), complete_to))
-    }
-
-    fn changes_of(&self, key: &Key, earliest: &mut Earliest) -> Result<(), Damage> {
-        if let Some(bytes) = self.get(Table::Current, key.as_str())? {
-            let entry = Entry::decode(&bytes).ok_or_else(|| damaged(Table::Current))?;
-            earliest.offer(entry.revision, || FoundChange::Put(key.clone(), entry));
-        }
-        for version in self.versions(key) {
-            earliest.offer_version(version?);
-        }
-        Ok(())
-    }
-
     /// The old versions of a key, newest first.
     pub(in crate::embedded) fn versions(&self, key: &Key) -> impl Iterator<Item = Result<OldVersion, Damage>> + use<> {
         let first = history_key(key.as_str().as_bytes(), Revision(u64::MAX));
         let last = history_key(key.as_str().as_bytes(), Revision(0));
         self.scan(Table::History, (Bound::Included(first), Bound::Included(last)))
             .map(|pair| old_version(&pair?))
-    }
-
-    /// The version that a put replaced.
-    pub(in crate::embedded) fn replaced_by(&self, key: &Key, put: Revision) -> Result<Option<Entry>, Damage> {
-        let Some(before) = put.0.checked_sub(1) else {
-            return Ok(None);
-        };
-        let older = self.older_version(key, Revision(before))?;
-        let replaced = End {
-            revision: put,
-            kind: EndKind::Replaced,
-        };
-        Ok(older
-            .filter(|version| version.end == replaced)
-            .map(|version| version.entry))
     }
 
     /// Some old version of a key by its revision.
@@ -362,96 +278,6 @@ impl View {
         value
             .map(|value| old_version(&(lsm_tree::Slice::from(bytes), value)))
             .transpose()
-    }
-
-    /// Whether a version of a key is known, and at this place.
-    pub(in crate::embedded) fn refers_to(&self, key: &Key, entry: &Entry) -> Result<bool, Damage> {
-        let current = self
-            .get(Table::Current, key.as_str())?
-            .and_then(|bytes| Entry::decode(&bytes));
-        if current == Some(*entry) {
-            return Ok(true);
-        }
-        Ok(self
-            .old_version(key, entry.revision)?
-            .is_some_and(|old| old.entry == *entry))
-    }
-
-    /// Old versions behind one of them, in the order of the table, at most `limit`.
-    pub(in crate::embedded) fn old_versions_after(
-        &self,
-        after: Option<(&Key, Revision)>,
-        limit: usize,
-    ) -> Result<Vec<OldVersion>, Damage> {
-        let lower = after.map_or(Bound::Unbounded, |(key, revision)| {
-            Bound::Excluded(history_key(key.as_str().as_bytes(), revision))
-        });
-        self.scan(Table::History, (lower, Bound::Unbounded))
-            .take(limit)
-            .map(|pair| old_version(&pair?))
-            .collect()
-    }
-
-    /// Keys of a plane in `current`, dropped or not, at most `limit`.
-    pub(in crate::embedded) fn current_of_plane(
-        &self,
-        plane: PlaneId,
-        limit: usize,
-    ) -> Result<Vec<(Key, Entry)>, Damage> {
-        let bounds = prefix_bounds(&format!("{plane}/"), None).expect("a plane's range is not empty");
-        self.scan(Table::Current, bounds)
-            .take(limit)
-            .map(|pair| current_entry(&pair?))
-            .collect()
-    }
-
-    /// Old versions of a plane's keys, at most `limit`.
-    pub(in crate::embedded) fn old_versions_of_plane(
-        &self,
-        plane: PlaneId,
-        limit: usize,
-    ) -> Result<Vec<OldVersion>, Damage> {
-        let bounds = prefix_bounds(&format!("{plane}/"), None).expect("a plane's range is not empty");
-        self.scan(Table::History, bounds)
-            .take(limit)
-            .map(|pair| old_version(&pair?))
-            .collect()
-    }
-
-    /// Whether any version of a key is there.
-    pub(in crate::embedded) fn knows(&self, key: &Key) -> Result<bool, Damage> {
-        if self.get(Table::Current, key.as_str())?.is_some() {
-            return Ok(true);
-        }
-        Ok(self.versions(key).next().transpose()?.is_some())
-    }
-
-    /// Whether a key is found by its resource.
-    pub(in crate::embedded) fn is_listed(&self, key: &Key) -> Result<bool, Damage> {
-        Ok(self
-            .get(Table::ByResource, by_resource(key.as_str().as_bytes()))?
-            .is_some())
-    }
-
-    /// Every key that is found by its resource.
-    pub(in crate::embedded) fn each_by_resource(&self) -> impl Iterator<Item = Result<Key, Damage>> + use<> {
-        let pairs = self.scan(Table::ByResource, (Bound::Unbounded, Bound::Unbounded));
-        pairs.map(|pair| from_by_resource(&pair?.0).ok_or_else(|| damaged(Table::ByResource)))
-    }
-
-    /// What expires first: its time, the put's revision and its key.
-    pub(in crate::embedded) fn expiries(&self, limit: usize) -> Result<Vec<(u64, Revision, Key)>, Damage> {
-        let pairs = self
-            .scan(Table::Expiry, (Bound::Unbounded, Bound::Unbounded))
-            .take(limit);
-        pairs
-            .map(|pair| {
-                let (time, key) = pair?;
-                let parsed = split_expiry_key(&time).zip(std::str::from_utf8(&key).ok().and_then(Key::from_stored));
-                let ((time, revision), key) = parsed.ok_or_else(|| damaged(Table::Expiry))?;
-                Ok((time, revision, key))
-            })
-            .collect()
     }
 }
 
@@ -489,61 +315,12 @@ impl<'a> DroppedPlanes<'a> {
     }
 }
 
-/// Collects the changes with the smallest revisions.
-struct Earliest {
-    limit: usize,
-    after: Revision,
-    /// The greatest on top.
-    found: BinaryHeap<Found>,
-    cut: bool,
-}
-
-impl Earliest {
-    fn offer(&mut self, revision: Revision, change: impl FnOnce() -> FoundChange) {
-        if revision <= self.after {
-            return;
-        }
-        if self.found.len() >= self.limit {
-            self.cut = true;
-            if self.found.peek().is_some_and(|greatest| greatest.revision < revision) {
-                return;
-            }
-            self.found.pop();
-        }
-        self.found.push(Found {
-            revision,
-            change: change(),
-        });
-    }
-
-    fn offer_version(&mut self, version: OldVersion) {
-        let OldVersion { key, entry, end } = version;
-        if end.kind == EndKind::Deleted {
-            self.offer(end.revision, || FoundChange::Delete(key.clone(), entry));
-        }
-        self.offer(entry.revision, || FoundChange::Put(key, entry));
-    }
-}
-
-impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Found {
-    /// Every change has a revision of its own.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.revision.cmp(&other.revision)
-    }
-}
-
-fn current_entry((key, value): &Pair) -> Result<(Key, Entry), Damage> {
+pub(super) fn current_entry((key, value): &Pair) -> Result<(Key, Entry), Damage> {
     let key = std::str::from_utf8(key).ok().and_then(Key::from_stored);
     key.zip(Entry::decode(value)).ok_or_else(|| damaged(Table::Current))
 }
 
-fn old_version((key, value): &Pair) -> Result<OldVersion, Damage> {
+pub(super) fn old_version((key, value): &Pair) -> Result<OldVersion, Damage> {
     let parse = || {
         let (key, _) = split_history_key(key)?;
         let (entry, end) = value.split_at_checked(Entry::BYTES)?;
@@ -557,7 +334,7 @@ fn old_version((key, value): &Pair) -> Result<OldVersion, Damage> {
 }
 
 /// The keys that begin with a prefix, from a lower bound on if there is one. `None` if that leaves nothing.
-fn prefix_bounds(prefix: &str, lower: Option<Bound<Vec<u8>>>) -> Option<Bounds> {
+pub(super) fn prefix_bounds(prefix: &str, lower: Option<Bound<Vec<u8>>>) -> Option<Bounds> {
     let upper = match prefix.as_bytes().split_last() {
         Some((last, start)) => Bound::Excluded([start, &[last + 1]].concat()),
         None => Bound::Unbounded,
@@ -575,7 +352,7 @@ fn prefix_bounds(prefix: &str, lower: Option<Bound<Vec<u8>>>) -> Option<Bounds> 
 }
 
 /// The part of `by_resource` that holds a resource, from behind a key on that may be of another resource.
-fn resource_bounds(resource: &str, after: Option<&Key>) -> Bounds {
+pub(super) fn resource_bounds(resource: &str, after: Option<&Key>) -> Bounds {
     let prefix = format!("{resource}/");
     let upper = Bound::Excluded(format!("{resource}0").into_bytes());
     let lower = match after {
