@@ -4,13 +4,15 @@
 //! service accounts and RBAC, so that controllers keep their identities and permissions until nothing waits for them.
 //! Finalizers are honoured; what blocks is named in the Plane's `Drained` condition.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use mica_machinery::meta::DeleteOptions;
 use mica_machinery::{managed, object};
-use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Signal, Store};
+use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Revision, Signal, Store, Watch};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -18,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Plane;
-use super::directory::Directory;
-use super::kind::{FINALIZER, GROUP, PLURAL, VERSION, set_condition};
+use super::directory::{Directory, plane_key};
+use super::kind::{FINALIZER, GROUP, PLURAL, RESTORING, VERSION, set_condition};
 use crate::authz::{self, Grant, Target};
 use crate::error::ApiError;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
+use crate::registry::owner::is_internal;
 use crate::registry::{Deleted, PatchRequest, Patched, Registry, stored_value};
 use crate::request::Verb;
 use crate::scheme::Served;
@@ -35,6 +38,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LAST_LOOK: Duration = Duration::from_secs(15);
 /// Keys read at once.
 const PAGE: usize = 500;
+/// Objects of one plane deleted at once: they share the store's commits.
+const DELETIONS: usize = 16;
 
 /// The loop that drains planes.
 #[derive(Clone)]
@@ -42,7 +47,7 @@ pub struct Drainer {
     store: Arc<dyn Store>,
     registry: Registry,
     directory: Arc<Directory>,
-    /// Names being drained now.
+    /// Ids of the planes being drained now.
     active: Arc<Mutex<HashSet<String>>>,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -140,17 +145,17 @@ impl Drainer {
     fn consider(&self, key: &Key, record: &Record) {
         let Ok(Content::Object(stored)) = Content::read(record) else { return };
         let deleting = mica_machinery::select::text_at(stored.json(), &["metadata", "deletionTimestamp"]).is_some();
-        let name = key.name().to_owned();
-        if !deleting || !self.active.lock().insert(name.clone()) {
+        let id = mica_machinery::select::text_at(stored.json(), &["status", "id"]).unwrap_or_default();
+        if !deleting || !self.active.lock().insert(id.to_string()) {
             return;
         }
-        let drainer = self.clone();
+        let (drainer, name, id) = (self.clone(), key.name().to_owned(), id.to_string());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = drainer.stop.cancelled() => {}
                 () = drainer.drain_until_gone(&name) => {}
             }
-            drainer.active.lock().remove(&name);
+            drainer.active.lock().remove(&id);
         });
     }
 
@@ -162,10 +167,16 @@ impl Drainer {
             drop(slot);
             match progress {
                 Ok(Progress::Gone) => return,
-                Ok(Progress::Blocked) => {}
-                Err(error) => tracing::warn!(plane = name, %error, "draining a plane failed; trying again"),
+                Ok(Progress::Blocked(mut changes)) => {
+                    // A change in the plane is looked at soon, but not each of many changes.
+                    tokio::time::sleep(FIRST_LOOK).await;
+                    let _ = tokio::time::timeout(pause, changes.next()).await;
+                }
+                Err(error) => {
+                    tracing::warn!(plane = name, %error, "draining a plane failed; trying again");
+                    tokio::time::sleep(pause).await;
+                }
             }
-            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_LOOK);
         }
     }
@@ -181,34 +192,58 @@ impl Drainer {
         if plane.state != super::State::Draining {
             return Ok(Progress::Gone);
         }
+        if self.was_never_whole(name).await? {
+            return self.release(name).await;
+        }
         for stage in STAGES {
-            let blocking = self.empty(&plane, stage).await?;
-            if let Some(blocking) = blocking {
+            let pass = self.empty(&plane, stage).await?;
+            if let Some(blocking) = pass.blocking {
                 self.report(name, &blocking).await?;
-                return Ok(Progress::Blocked);
+                return Ok(Progress::Blocked(self.store.watch(plane.keys.all(), pass.since).await?));
+            }
+            if pass.later == Later::Nothing {
+                break;
             }
         }
         self.release(name).await
     }
 
-    /// Deletes what a stage still holds. Returns a description of what waits for its finalizers, if anything does.
-    async fn empty(&self, plane: &Arc<Plane>, stage: Stage) -> Result<Option<String>, ApiError> {
+    /// Whether a plane is deleted that was still being filled. Nothing in it was ever used: its finalizers bind nobody.
+    async fn was_never_whole(&self, name: &str) -> Result<bool, ApiError> {
+        let Some(record) = self.store.get(&plane_key(name)).await? else { return Ok(false) };
+        let Some(stored) = Content::read(&record)?.object() else { return Ok(false) };
+        Ok(mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", RESTORING]).is_some())
+    }
+
+    /// Deletes what a stage still holds.
+    async fn empty(&self, plane: &Arc<Plane>, stage: Stage) -> Result<Pass, ApiError> {
         let range = plane.keys.all();
         let mut after: Option<Key> = None;
-        let mut blocking = None;
+        let mut pass: Option<Pass> = None;
         loop {
             let page = self.store.range(RangeQuery { range: &range, at: None, after: after.as_ref(), limit: PAGE }).await?;
+            let pass = pass.get_or_insert(Pass { since: page.revision, blocking: None, later: Later::Nothing });
+            let mut doomed = Vec::new();
             for (key, record) in &page.records {
-                if Stage::of(key.resource()) == stage && matches!(Content::read(record)?, Content::Object(_)) {
-                    let waits = self.delete(plane, key).await?;
-                    blocking = blocking.or(waits);
+                // Our own records about objects go with those.
+                if is_internal(key) || !matches!(Content::read(record)?, Content::Object(_)) {
+                    continue;
+                }
+                match Stage::of(key.resource()).cmp(&stage) {
+                    Ordering::Equal => doomed.push(key.clone()),
+                    Ordering::Greater => pass.later = Later::Something,
+                    Ordering::Less => {}
                 }
             }
+            let deletions = stream::iter(doomed).map(|key| async move { self.delete(plane, &key).await });
+            let waiting: Vec<Option<String>> = deletions.buffered(DELETIONS).try_collect().await?;
+            pass.blocking = pass.blocking.take().or(waiting.into_iter().flatten().next());
             match page.records.last() {
                 Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => return Ok(blocking),
+                _ => break,
             }
         }
+        Ok(pass.expect("at least one page was read"))
     }
 
     async fn delete(&self, plane: &Arc<Plane>, key: &Key) -> Result<Option<String>, ApiError> {
@@ -327,7 +362,24 @@ impl Drainer {
 
 enum Progress {
     Gone,
-    Blocked,
+    /// Something waits for its finalizers. The watch tells of changes in the plane since this was found.
+    Blocked(Watch),
+}
+
+/// What one pass over a plane for one stage found.
+struct Pass {
+    /// The state that it began with.
+    since: Revision,
+    /// What waits for its finalizers, described.
+    blocking: Option<String>,
+    later: Later,
+}
+
+/// Whether a plane holds anything of later stages.
+#[derive(PartialEq, Eq)]
+enum Later {
+    Nothing,
+    Something,
 }
 
 /// Names an object that waits, and what it waits for.

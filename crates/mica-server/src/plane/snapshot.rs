@@ -12,12 +12,12 @@ use futures::stream;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use mica_machinery::{managed, object};
-use mica_store::{Key, RangeQuery, Revision, Store, Txn, Write};
+use mica_store::{Key, RangeQuery, Record, Revision, Store, Txn, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Plane;
+use super::{Plane, State};
 use super::directory::BirthRecord;
 use super::kind::RESTORING;
 use crate::authz::Grant;
@@ -26,8 +26,10 @@ use crate::error::ApiError;
 use crate::http::{Body, RequestBody};
 use crate::negotiate::Output;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
+use crate::registry::owner::{index_writes, is_internal};
 use crate::registry::{CreateRequest, PatchRequest, Patched, Written};
-use crate::serve::{Call, respond};
+use crate::serve::{Call, Server, respond};
+use crate::stored::Content;
 
 const MAGIC: &str = "plane-snapshot";
 const VERSION: u32 = 1;
@@ -67,7 +69,8 @@ impl Walk {
         self.at = Some(page.revision);
         self.finished = !page.more;
         self.after = page.records.last().map(|(key, _)| key.clone());
-        Ok(page.records.into_iter().map(|(key, record)| (key, record.value)).collect())
+        let objects = page.records.into_iter().filter(|(key, _)| !is_internal(key));
+        Ok(objects.map(|(key, record)| (key, record.value)).collect())
     }
 }
 
@@ -77,7 +80,7 @@ fn below(key: &Key) -> &str {
 }
 
 pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let plane = call.server.directory.by_name(grant.target.object()).await?;
+    let plane = whole_plane(call, grant).await?;
     let birth = call.server.directory.birth_record(plane.id).await?;
     let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
     let first = walk.page().await?;
@@ -134,41 +137,68 @@ struct ForkRequest {
 pub(crate) async fn fork(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let request: ForkRequest = serde_json::from_slice(&call.body)
         .map_err(|error| ApiError::bad_request(format!("the body must name the new plane, as in {{\"name\":\"copy\"}}: {error}")))?;
-    let plane = call.server.directory.by_name(grant.target.object()).await?;
+    let plane = whole_plane(call, grant).await?;
     let birth = call.server.directory.birth_record(plane.id).await?;
-    let filling = Filling::begin(call, grant, &request.name).await?;
     let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
-    let copied = async {
-        while !walk.finished {
-            let records = walk.page().await?;
-            let records = records.into_iter().map(|(key, value)| (below(&key).to_owned(), value)).collect();
-            filling.write(records).await?;
-        }
-        Ok(())
+    let (server, grant) = (call.server.clone(), grant.clone());
+    detached(async move {
+        let filling = Filling::begin(server, grant, &request.name).await?;
+        let copied = async {
+            while !walk.finished {
+                let records = walk.page().await?;
+                let records = records.into_iter().map(|(key, value)| (below(&key).to_owned(), value)).collect();
+                filling.write(records).await?;
+            }
+            Ok(())
+        };
+        let copied = copied.await;
+        filling.end(copied, birth).await
+    })
+    .await
+}
+
+/// The plane to copy. One that is half there cannot be.
+async fn whole_plane(call: &Call<'_>, grant: &Grant) -> Result<Arc<Plane>, ApiError> {
+    let plane = call.server.directory.by_name(grant.target.object()).await?;
+    let why = match plane.state {
+        State::Restoring => "it is being restored: try again when it is complete",
+        State::Draining => "it is being deleted",
+        State::Active | State::ReadOnly | State::Suspended => return Ok(plane),
     };
-    let copied = copied.await;
-    filling.end(copied, birth).await
+    Err(ApiError::conflict(&grant.target.served.name, grant.target.object(), why))
+}
+
+/// Runs work to its end also if the client goes away meanwhile: what fails half-way has to be taken away again.
+async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(ApiError::internal("filling a plane failed").because(error)))
 }
 
 pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let incoming = call.stream.take().unwrap_or_default();
     let mut reader = Reader { incoming, buffer: BytesMut::new(), sum: Xxh3::new() };
     let header = reader.header().await?;
-    let filling = Filling::begin(call, grant, grant.target.object()).await?;
-    let copied = async {
-        loop {
-            let mut records = Vec::new();
-            while records.len() < PAGE {
-                match reader.record().await? {
-                    Some(record) => records.push(record),
-                    None => return filling.write(records).await,
+    let (server, grant) = (call.server.clone(), grant.clone());
+    let name = grant.target.object().to_owned();
+    detached(async move {
+        let filling = Filling::begin(server, grant, &name).await?;
+        let copied = async {
+            loop {
+                let mut records = Vec::new();
+                while records.len() < PAGE {
+                    match reader.record().await? {
+                        Some(record) => records.push(record),
+                        None => return filling.write(records).await,
+                    }
                 }
+                filling.write(records).await?;
             }
-            filling.write(records).await?;
-        }
-    };
-    let copied = copied.await;
-    filling.end(copied, header.birth).await
+        };
+        let copied = copied.await;
+        filling.end(copied, header.birth).await
+    })
+    .await
 }
 
 /// Reads a snapshot from a request body.
@@ -242,31 +272,40 @@ impl Reader {
 }
 
 /// A plane that is being filled with another's records.
-struct Filling<'a> {
-    call: &'a Call<'a>,
+struct Filling {
+    server: Arc<Server>,
     grant: Grant,
     plane: Arc<Plane>,
 }
 
-impl<'a> Filling<'a> {
+impl Filling {
     /// Creates the plane, marked so that nobody uses it before it is whole.
-    async fn begin(call: &'a Call<'a>, grant: &Grant, name: &str) -> Result<Self, ApiError> {
-        let mut grant = grant.clone();
+    async fn begin(server: Arc<Server>, mut grant: Grant, name: &str) -> Result<Self, ApiError> {
         grant.target.subresource = String::new();
         grant.target.name = Some(name.to_owned());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
         let request = CreateRequest { object, managers: managed::Request::Usual, options: plain_options(), manager: "mica".to_owned() };
-        call.server.registry.create(&grant, request).await?;
-        let plane = call.server.directory.by_name(name).await?;
-        Ok(Self { call, grant, plane })
+        server.registry.create(&grant, request).await?;
+        let plane = server.directory.by_name(name).await?;
+        Ok(Self { server, grant, plane })
     }
 
     async fn write(&self, records: Vec<(String, Bytes)>) -> Result<(), ApiError> {
-        let store = &self.call.server.store;
+        let store = &self.server.store;
         let writes = records.into_iter().map(|(below, value)| async move {
             let key = Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
-            let txn = Txn { compares: vec![self.plane.fence()], writes: vec![Write::Put { key, value, ttl: None }] };
+            // Records about objects are made anew from the objects: those of the snapshot are not to be trusted.
+            if is_internal(&key) {
+                return Ok(());
+            }
+            let content = Content::read(&Record { value: value.clone(), revision: Revision::default() });
+            let stored = content.map_err(|error| damaged("a record is no object").because(error))?.object();
+            let ttl = self.plane.scheme.by_storage(key.resource()).and_then(|served| served.strategy().ttl());
+            let index = index_writes(&key, None, stored.as_ref().map(|stored| &stored.json()[..]), ttl)?;
+            let mut writes = vec![Write::Put { key, value, ttl }];
+            writes.extend(index);
+            let txn = Txn { compares: vec![self.plane.fence()], writes };
             store.commit(txn).await.map(drop).map_err(ApiError::from)
         });
         let mut writes = stream::iter(writes).buffer_unordered(CONCURRENT_WRITES);
@@ -278,23 +317,45 @@ impl<'a> Filling<'a> {
 
     /// Opens the plane for use, or takes it away again.
     async fn end(self, copied: Result<(), ApiError>, birth: BirthRecord) -> Result<Response<Body>, ApiError> {
-        let registry = &self.call.server.registry;
-        if let Err(error) = copied {
-            let _ = registry.delete(&self.grant, &mica_machinery::meta::DeleteOptions::default()).await;
-            return Err(error);
-        }
-        self.call.server.directory.adopt_birth(&self.plane, birth).await?;
-        let open = |document: &[u8]| -> Result<Patched, ApiError> {
-            let mut plane: Value = serde_json::from_slice(document)
-                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-            object::remove(&mut plane, &["metadata", "annotations", RESTORING]);
-            Ok(Patched { object: plane, managers: managed::Request::Usual, warnings: Vec::new() })
+        let opened = match copied {
+            Ok(()) => self.open(birth).await,
+            Err(error) => Err(error),
         };
-        let request = PatchRequest { patch: &open, options: plain_options(), manager: "mica".to_owned() };
-        let Written { stored, .. } = registry.patch(&self.grant, request).await?;
+        if let Err(error) = &opened
+            && let Err(left) = self.discard().await
+        {
+            tracing::warn!(plane = self.plane.name, %error, %left, "a plane that was only half filled is left behind");
+        }
+        opened
+    }
+
+    async fn open(&self, birth: BirthRecord) -> Result<Response<Body>, ApiError> {
+        self.server.directory.adopt_birth(&self.plane, birth).await?;
+        let Written { stored, .. } = self
+            .change(&|plane| drop(object::remove(plane, &["metadata", "annotations", RESTORING])))
+            .await?;
         let media = Media { output: Output::JSON, include: Include::Metadata };
         let bytes = Encoder::new(&self.grant.target.served, media).object(&stored)?;
         Ok(respond(StatusCode::CREATED, "application/json", Body::full(bytes)))
+    }
+
+    /// Takes the plane away with whatever it holds by now: no finalizer in it was ever anybody's to honour.
+    async fn discard(&self) -> Result<(), ApiError> {
+        let gone = |error: ApiError| if error.code() == StatusCode::NOT_FOUND { Ok(()) } else { Err(error) };
+        let options = mica_machinery::meta::DeleteOptions::default();
+        self.server.registry.delete(&self.grant, &options).await.map(drop).or_else(gone)?;
+        self.change(&|plane| drop(object::remove(plane, &["metadata", "finalizers"]))).await.map(drop).or_else(gone)
+    }
+
+    async fn change(&self, change: &(dyn Fn(&mut Value) + Send + Sync)) -> Result<Written, ApiError> {
+        let patch = |document: &[u8]| -> Result<Patched, ApiError> {
+            let mut plane: Value = serde_json::from_slice(document)
+                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+            change(&mut plane);
+            Ok(Patched { object: plane, managers: managed::Request::Usual, warnings: Vec::new() })
+        };
+        let request = PatchRequest { patch: &patch, options: plain_options(), manager: "mica".to_owned() };
+        self.server.registry.patch(&self.grant, request).await
     }
 }
 
