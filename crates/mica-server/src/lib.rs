@@ -13,6 +13,7 @@ pub mod health;
 pub mod http;
 pub mod metrics;
 pub mod negotiate;
+pub mod objects;
 pub mod openapi;
 pub mod options;
 pub mod pki;

@@ -32,8 +32,10 @@ pub struct Served {
 impl Served {
     fn new(resource: &'static Resource) -> Self {
         let (group, version, kind) = (resource.group, resource.version, resource.kind);
-        let known = |group, version, kind| {
-            facts().kind(group, version, kind).unwrap_or_else(|| panic!("{group}/{version} {kind} is in the fact table"))
+        let known = |group, version, kind| match kind {
+            // Metadata of other kinds' objects, whatever group it is served in.
+            "PartialObjectMetadata" => facts().well_known().partial_object_metadata,
+            _ => facts().kind(group, version, kind).unwrap_or_else(|| panic!("{group}/{version} {kind} is in the fact table"))
         };
         let ty = known(group, version, kind);
         let (stored_group, stored_ty) = match &resource.stored_as {

@@ -13,6 +13,7 @@ use crate::discovery::Documents;
 use crate::error::ApiError;
 use crate::health::{Asks, Health};
 use crate::metrics;
+use crate::objects::OBJECTS;
 use crate::openapi::OpenApi;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
@@ -35,8 +36,10 @@ pub struct ServerOptions {
 impl Server {
     /// Opens the server on a store, making root's records on first start.
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
-        let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES]));
-        let plane_scheme = Arc::new(Scheme::new(options.profile, &[]));
+        let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES, &OBJECTS]));
+        let plane_scheme = Arc::new(Scheme::new(options.profile, &[&OBJECTS]));
+        // OpenAPI describes types, and objects are of every type.
+        let described = (Scheme::new(options.profile, &[&PLANES]), Scheme::new(options.profile, &[]));
         let base = base_objects(options.profile, &options.root_ca);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
         let registry = Registry::new(store.clone(), directory.clone()).with_bookmarks_every(options.bookmark_interval);
@@ -55,7 +58,7 @@ impl Server {
             metrics: options.metrics,
             root_documents: Documents::new(&root_scheme),
             plane_documents: Documents::new(&plane_scheme),
-            openapi: OpenApi::new(&root_scheme, &plane_scheme),
+            openapi: OpenApi::new(&described.0, &described.1),
         }))
     }
 

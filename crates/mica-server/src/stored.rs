@@ -101,6 +101,11 @@ impl Stored {
         &self.json
     }
 
+    /// Where in the JSON the resourceVersion goes: inside metadata, right after its uid.
+    pub fn hole(&self) -> usize {
+        self.hole
+    }
+
     /// Bytes that [`Stored::write`] will add with this head.
     pub fn len_with(&self, head: &[u8]) -> usize {
         head.len() + self.json.len() + r#","resourceVersion":"18446744073709551615""#.len()

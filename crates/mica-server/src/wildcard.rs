@@ -13,6 +13,7 @@ use crate::authz;
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::Route;
+use crate::objects;
 use crate::options::{ListOptions, ListUse};
 use crate::plane::directory::Directory;
 use crate::registry::served_value;
@@ -26,7 +27,13 @@ use crate::stored::Stored;
 pub const PLANE_ANNOTATION: &str = "mica.dev/plane";
 pub const PLANE_ID_ANNOTATION: &str = "mica.dev/plane-id";
 /// Annotations that only all-planes answers have.
-pub const RESERVED_ANNOTATIONS: [&str; 2] = [PLANE_ANNOTATION, PLANE_ID_ANNOTATION];
+pub const RESERVED_ANNOTATIONS: [&str; 5] = [
+    PLANE_ANNOTATION,
+    PLANE_ID_ANNOTATION,
+    objects::API_VERSION_ANNOTATION,
+    objects::KIND_ANNOTATION,
+    objects::RESOURCE_ANNOTATION,
+];
 
 pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
@@ -37,6 +44,9 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
         return Err(ApiError::method_not_allowed());
     }
     resource::label(call, path, verb);
+    if objects::is_objects(&served) {
+        return objects::answer(call, None, verb).await;
+    }
     let namespace = path.namespace.as_deref();
     let origins = Some(Origins(call.server.directory.clone()));
     match verb {

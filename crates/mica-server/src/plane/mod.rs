@@ -6,6 +6,7 @@ pub mod drain;
 pub mod kind;
 pub mod side;
 pub mod snapshot;
+pub mod usage;
 
 use std::sync::Arc;
 

@@ -13,10 +13,10 @@ use mica_machinery::meta::{self, Admission, FinalizerRule};
 use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::{codec, names, object};
-use mica_store::{CommitError, Compare, Key, Revision, Txn, Write};
+use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
-use super::{Entry, Registry, check_state, served_value, stored_value};
+use super::{Entry, Registry, check_state, owner, served_value, stored_value};
 use crate::authz::{Grant, Target};
 use crate::error::{ApiError, MODIFIED};
 use crate::options::{DryRun, WriteOptions, parse_version};
@@ -343,7 +343,7 @@ impl Registry {
         } else {
             Write::Delete { key: entry.key.clone() }
         };
-        self.commit(target, entry.unchanged(&target.plane), write, side).await
+        self.commit(target, entry, write, side).await
     }
 
     /// Replaces what `entry` found with a packed value. `None`: another write came between.
@@ -355,22 +355,25 @@ impl Registry {
         side: Side,
     ) -> Result<Option<Revision>, ApiError> {
         let write = put(entry, value, &target.served);
-        self.commit(target, entry.unchanged(&target.plane), write, side).await
+        self.commit(target, entry, write, side).await
     }
 
     /// Commits one object's write with what it carries along, and returns its revision. `None`: another write came between.
     async fn commit(
         &self,
         target: &Target,
-        mut compares: Vec<Compare>,
+        entry: &Entry,
         write: Write,
         side: Side,
     ) -> Result<Option<Revision>, ApiError> {
+        let mut compares = entry.unchanged(&target.plane);
         let own = compares.len();
         compares.extend(side.compares);
         let key = key_of(&write).cloned();
         let along: Vec<Key> = side.writes.iter().filter_map(key_of).cloned().collect();
+        let index = index(entry, &write)?;
         let mut writes = vec![write];
+        writes.extend(index);
         writes.extend(side.writes);
         match self.store.commit(Txn { compares, writes }).await {
             Ok(committed) => {
@@ -403,6 +406,22 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// What a write changes in the index of owners.
+fn index(entry: &Entry, write: &Write) -> Result<Vec<Write>, ApiError> {
+    // What the base layer holds is not in the plane's index.
+    let before = entry.stored.as_ref().filter(|_| !entry.from_base);
+    let (after, ttl) = match write {
+        Write::Put { value, ttl, .. } => {
+            let record = mica_store::Record { value: value.clone(), revision: Revision::default() };
+            (Content::read(&record)?.object(), *ttl)
+        }
+        Write::Delete { .. } | Write::DropPlane(_) => (None, None),
+    };
+    let json = |stored: &Stored| stored.json().clone();
+    let (before, after) = (before.map(json), after.as_ref().map(json));
+    owner::index_writes(&entry.key, before.as_deref(), after.as_deref(), ttl)
 }
 
 /// The key that a write is about.

@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
+use crate::plane::usage::with_usage;
 use crate::registry::{CreateRequest, Deleted, PatchRequest, Patched, UpdateRequest, Written};
 use crate::scheme::Served;
 
@@ -23,7 +24,10 @@ pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiEr
     let media = media(call, Route::Object, served)?;
     let stored = call.server.registry.get(grant, call.query.text("resourceVersion")).await?;
     let encoder = Encoder::new(served, media);
-    let bytes = encoder.object(&stored)?;
+    let bytes = match with_usage(&*call.server.store, &grant.target, &stored).await? {
+        Some(plane) => encoder.value(plane)?,
+        None => encoder.object(&stored)?,
+    };
     Ok(respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes)))
 }
 

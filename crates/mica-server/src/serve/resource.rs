@@ -14,7 +14,7 @@ use crate::metrics::RequestLabels;
 use crate::negotiate::{self, Encodings, Route};
 use crate::request::{Address, ResourcePath, Verb};
 use crate::scheme::{Scheme, Served};
-use crate::{review, subresource};
+use crate::{objects, review, subresource};
 
 pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     if call.located.address == Address::AllPlanes {
@@ -41,6 +41,10 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         && let Some(special) = subresource::find(&grant.target)
     {
         return special.answer(call, &grant).await;
+    }
+    if objects::is_objects(&grant.target.served) {
+        crate::plane::check_state(&grant)?;
+        return objects::answer(call, Some(&grant.target.plane), verb).await;
     }
     if review::is_review(&grant) {
         return review::answer(call, &grant).await;

@@ -1,0 +1,159 @@
+//! The resource `objects`: the metadata of every object of every kind, of one plane or of all planes but root.
+//!
+//! What garbage collection, quota and search follow: one list and one watch instead of one for each kind and plane. Shows
+//! what planes hold themselves, neither the base layer nor internal records. `docs/design/all-planes.md` is its contract.
+//!
+//! No object is decoded for it: metadata is cut out of stored bytes.
+
+mod cut;
+mod filter;
+mod list;
+mod walk;
+mod watch;
+
+use std::sync::Arc;
+
+use http::Response;
+use http::header::ACCEPT;
+use mica_api::PlaneId;
+use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope as KindScope, Strategy};
+use mica_store::{Key, KeyRange};
+
+use crate::error::ApiError;
+use crate::http::Body;
+use crate::negotiate::Refusal;
+use crate::options::ListOptions;
+use crate::plane::Plane;
+use crate::plane::directory::Directory;
+use crate::plane::kind::{GROUP, VERSION};
+use crate::request::Verb;
+use crate::scheme::Served;
+use crate::serve::Call;
+use crate::stored::Stored;
+use filter::Filter;
+
+pub use cut::{API_VERSION_ANNOTATION, KIND_ANNOTATION, RESOURCE_ANNOTATION};
+
+pub const PLURAL: &str = "objects";
+
+pub static OBJECTS: Resource = Resource {
+    group: GROUP,
+    version: VERSION,
+    kind: "PartialObjectMetadata",
+    plural: PLURAL,
+    singular: "object",
+    short_names: &[],
+    categories: &[],
+    scope: KindScope::Cluster,
+    profile: Profile::Generic,
+    verbs: &["list", "watch"],
+    subresources: &[],
+    stored_as: None,
+    strategy: &Objects,
+};
+
+/// Objects are other kinds' objects: they have no rules of their own.
+#[derive(Debug)]
+pub struct Objects;
+
+impl Strategy for Objects {
+    fn name_errors(&self, _name: &str, _use: NameUse) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        &[]
+    }
+}
+
+pub(crate) fn is_objects(served: &Served) -> bool {
+    served.resource.group == GROUP && served.resource.plural == PLURAL
+}
+
+/// Answers a list or watch of one plane's objects, or of all planes'. Who may is decided before.
+pub(crate) async fn answer(call: &mut Call<'_>, plane: Option<&Plane>, verb: Verb) -> Result<Response<Body>, ApiError> {
+    only_json(call.header(&ACCEPT))?;
+    match verb {
+        Verb::List => list::list(call, plane).await,
+        Verb::Watch => watch::watch(call, plane).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Tables and other conversions that a client asks for beside JSON are passed over: this resource has one form.
+fn only_json(accept: &str) -> Result<(), ApiError> {
+    let json = ["application/json", "application/*", "*/*"];
+    if accept.is_empty() || json.iter().any(|json| accept.contains(json)) {
+        return Ok(());
+    }
+    Err(Refusal::NotAcceptable("application/json".to_owned()).into())
+}
+
+/// Whose objects an answer is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scope {
+    /// Every plane's but root's.
+    AllPlanes,
+    Plane(PlaneId),
+}
+
+impl Scope {
+    fn range(self) -> KeyRange {
+        match self {
+            Self::AllPlanes => KeyRange::All,
+            Self::Plane(plane) => KeyRange::Plane(plane),
+        }
+    }
+}
+
+/// What a request asks for.
+struct Asked {
+    scope: Scope,
+    filter: Filter,
+}
+
+impl Asked {
+    fn read(plane: Option<&Plane>, options: &ListOptions) -> Result<Self, ApiError> {
+        let filter = Filter::parse(&options.label_selector, &options.field_selector)?;
+        let scope = match (plane, filter.plane()) {
+            (Some(plane), _) => Scope::Plane(plane.id),
+            (None, None) => Scope::AllPlanes,
+            (None, Some(id)) => match PlaneId::parse(id) {
+                Ok(id) if id != PlaneId::ROOT => Scope::Plane(id),
+                _ => return Err(ApiError::bad_request(format!("{id:?} is not the id of a plane"))),
+            },
+        };
+        Ok(Self { scope, filter })
+    }
+}
+
+/// Finds out what the object at a key is, and writes its metadata.
+struct Describer {
+    directory: Arc<Directory>,
+    /// What was found last: keys come in the order of their resources.
+    last: Option<Arc<Served>>,
+}
+
+impl Describer {
+    fn new(directory: Arc<Directory>) -> Self {
+        Self { directory, last: None }
+    }
+
+    /// The kind of the object at a key; `None` if nobody serves it.
+    fn kind(&mut self, key: &Key) -> Option<Arc<Served>> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.storage.as_key() == key.resource()) {
+            return Some(last.clone());
+        }
+        let root = self.directory.root();
+        let scheme = if key.plane() == PlaneId::ROOT { &root.scheme } else { self.directory.plane_scheme() };
+        self.last = scheme.by_storage(key.resource()).cloned();
+        self.last.clone()
+    }
+
+    /// Appends the object's metadata. The plane's name is left out if the plane is gone.
+    async fn write(&self, key: &Key, kind: &Served, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let name = self.directory.name_of(key.plane()).await?;
+        let origin = cut::Origin { plane: name.as_deref().unwrap_or_default(), id: key.plane(), kind };
+        cut::partial(stored, &origin, out)
+    }
+}

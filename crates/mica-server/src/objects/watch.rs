@@ -1,0 +1,295 @@
+//! Watches of objects: the state so far if asked for, then every change, once and in order.
+//!
+//! A watch over all planes also hears when a plane goes, with everything that its followers may still remember of it: as the
+//! deletion of the Plane itself, told by the object in root that goes in the same transaction.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::Response;
+use mica_api::PlaneId;
+use mica_store::{Change, Event, ReadError, Record, Revision, Signal, Store, Watch};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::walk::{Found, Walk};
+use super::{Asked, Describer, Scope, cut};
+use crate::error::ApiError;
+use crate::http::{Body, is_websocket};
+use crate::negotiate::Output;
+use crate::options::{ListOptions, ListUse, parse_version};
+use crate::plane::Plane;
+use crate::plane::kind::{GROUP, PLURAL as PLANES};
+use crate::registry::owner;
+use crate::serve::{Call, stream as streams};
+use crate::stored::{Content, Stored};
+
+/// How often a watch that asked for bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How soon it is tried again while changes keep coming.
+const BOOKMARK_RETRY: Duration = Duration::from_secs(1);
+/// Without a timeout a watch ends after this long, and up to as long again: so that not all end at once.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
+/// How much of a watch's backlog is sent together.
+const BATCH: usize = 64 * 1024;
+
+pub(super) async fn watch(call: &mut Call<'_>, plane: Option<&Plane>) -> Result<Response<Body>, ApiError> {
+    let options = ListOptions::read(&call.query, ListUse::Watch)?;
+    let asked = Asked::read(plane, &options)?;
+    let version = parse_version(&options.resource_version).map_err(|error| error.for_get())?;
+    let store = call.server.store.clone();
+    let phase = match (options.send_initial_events, version) {
+        (Some(true), version) => {
+            let mut walk = Walk::new(store.clone(), &asked, None, None);
+            let revision = walk.revision().await?;
+            if let Some(version) = version.filter(|version| *version > revision) {
+                return Err(ApiError::revision_too_large(version.0, revision.0));
+            }
+            Phase::Initial(Box::new(walk), revision)
+        }
+        (_, Some(revision)) => Phase::Open(revision),
+        (_, None) => Phase::Open(store.status().await?.revision),
+    };
+    let timeout = match options.timeout_seconds {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => WATCH_TIMEOUT.mul_f64(1.0 + rand::random::<f64>()),
+    };
+    let mut watching = Watching {
+        store,
+        asked,
+        describer: Describer::new(call.server.directory.clone()),
+        phase,
+        told: Revision(0),
+        bookmarks: options.allow_bookmarks,
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+        deadline: Instant::now() + timeout,
+        ready: VecDeque::new(),
+        joins: !is_websocket(&call.parts.headers),
+    };
+    // Registered before the response begins, so that a client that has seen its head and then writes sees that write.
+    if let Phase::Open(after) = watching.phase {
+        watching.open(after).await?;
+    }
+    let frames = stream::unfold(watching, |mut watching| async move {
+        let frame = watching.next().await?;
+        Some((frame, watching))
+    });
+    streams::respond_frames(call, frames, Output::JSON)
+}
+
+enum Phase {
+    /// Telling the state so far, which is that of a revision.
+    Initial(Box<Walk>, Revision),
+    /// About to follow changes after a revision.
+    Open(Revision),
+    Live(Watch),
+    Ended,
+}
+
+struct Watching {
+    store: Arc<dyn Store>,
+    asked: Asked,
+    describer: Describer,
+    phase: Phase,
+    /// The newest revision told, so that bookmarks are only sent when they say something new.
+    told: Revision,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    ready: VecDeque<Bytes>,
+    /// Whether frames that wait are sent together: a websocket message holds one.
+    joins: bool,
+}
+
+impl Watching {
+    /// One frame, or as many as are waiting.
+    async fn next(&mut self) -> Option<Bytes> {
+        while self.ready.is_empty() && !matches!(self.phase, Phase::Ended) {
+            if let Err(error) = self.step().await {
+                self.fail(&error);
+            }
+        }
+        let mut first = self.ready.pop_front()?;
+        while self.joins && first.len() < BATCH {
+            let Some(more) = self.waiting().await else { break };
+            first = [first, more].concat().into();
+        }
+        Some(first)
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.phase = Phase::Ended;
+        let frame = format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", error.to_status());
+        self.ready.push_back(frame.into());
+    }
+
+    /// What is there already without waiting for it.
+    async fn waiting(&mut self) -> Option<Bytes> {
+        while self.ready.is_empty() {
+            let Phase::Live(watch) = &mut self.phase else { return None };
+            let signal = watch.try_next()?;
+            if let Err(error) = self.signal(signal).await {
+                self.fail(&error);
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    async fn step(&mut self) -> Result<(), ApiError> {
+        match &mut self.phase {
+            Phase::Initial(walk, revision) => match walk.next().await? {
+                Some(Found { key, stored, .. }) => {
+                    if let Some(kind) = self.describer.kind(&key)
+                        && self.asked.filter.matches(&key, &kind, &stored)?
+                    {
+                        let mut out = frame_head("ADDED");
+                        self.describer.write(&key, &kind, &stored, &mut out).await?;
+                        self.push(out);
+                    }
+                }
+                None => {
+                    let revision = *revision;
+                    self.open(revision).await?;
+                    if self.bookmarks {
+                        self.bookmark(revision, true);
+                    }
+                }
+            },
+            Phase::Open(after) => {
+                let after = *after;
+                self.open(after).await?;
+            }
+            Phase::Live(watch) => {
+                let signal = tokio::select! {
+                    signal = watch.next() => Some(signal),
+                    () = tokio::time::sleep_until(self.deadline) => {
+                        self.phase = Phase::Ended;
+                        return Ok(());
+                    }
+                    () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => None,
+                };
+                match signal {
+                    Some(signal) => self.signal(signal).await?,
+                    None => self.bookmark_if_due(),
+                }
+            }
+            Phase::Ended => {}
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, after: Revision) -> Result<(), ApiError> {
+        match self.store.watch(self.asked.scope.range(), after).await {
+            Ok(watch) => {
+                self.phase = Phase::Live(watch);
+                self.told = self.told.max(after);
+            }
+            // Told as the watch's last event, as upstream does.
+            Err(ReadError::Expired { compacted }) => {
+                self.fail(&ApiError::gone(format!("too old resource version: {after} ({compacted})")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    async fn signal(&mut self, signal: Result<Signal, mica_store::WatchError>) -> Result<(), ApiError> {
+        match signal {
+            Ok(Signal::Event(event)) => self.event(&event).await,
+            // The object in root has told this.
+            Ok(Signal::Dropped(..)) => Ok(()),
+            // The plane is gone, the server is stopping, or this reader was too slow: the stream just ends.
+            Err(_) => {
+                self.phase = Phase::Ended;
+                Ok(())
+            }
+        }
+    }
+
+    async fn event(&mut self, event: &Event) -> Result<(), ApiError> {
+        if owner::is_internal(&event.key) {
+            return Ok(());
+        }
+        if self.asked.scope == Scope::AllPlanes && event.key.plane() == PlaneId::ROOT {
+            return self.root_event(event);
+        }
+        let Some(kind) = self.describer.kind(&event.key) else { return Ok(()) };
+        let before = event.previous.as_ref().map(Content::read).transpose()?.and_then(Content::object);
+        let after = match &event.change {
+            Change::Put(value) => {
+                Content::read(&Record { value: value.clone(), revision: event.revision })?.object()
+            }
+            Change::Delete => None,
+        };
+        let shown = |stored: Option<&Stored>| match stored {
+            Some(stored) => self.asked.filter.matches(&event.key, &kind, stored),
+            None => Ok(false),
+        };
+        let (event_type, stored) = match (shown(before.as_ref())?, shown(after.as_ref())?) {
+            (false, true) => ("ADDED", after),
+            (true, true) => ("MODIFIED", after),
+            (true, false) => ("DELETED", before.map(|stored| stored.at(event.revision))),
+            (false, false) => return Ok(()),
+        };
+        let Some(stored) = stored else { return Ok(()) };
+        let mut out = frame_head(event_type);
+        self.describer.write(&event.key, &kind, &stored, &mut out).await?;
+        self.told = event.revision;
+        self.push(out);
+        Ok(())
+    }
+
+    /// Of root's changes only one matters: a Plane that goes, and its content with it.
+    fn root_event(&mut self, event: &Event) -> Result<(), ApiError> {
+        let (Change::Delete, Some(previous)) = (&event.change, &event.previous) else { return Ok(()) };
+        if event.key.resource().split_once('/') != Some((GROUP, PLANES)) {
+            return Ok(());
+        }
+        let Some(stored) = Content::read(previous)?.object() else { return Ok(()) };
+        let id = mica_machinery::select::text_at(stored.json(), &["status", "id"]);
+        let Some(id) = id.and_then(|id| PlaneId::parse(&id).ok()) else { return Ok(()) };
+        let Some(kind) = self.describer.kind(&event.key).filter(|_| self.asked.filter.shows_plane(id.as_str())) else {
+            return Ok(());
+        };
+        let mut out = frame_head("DELETED");
+        let origin = cut::Origin { plane: event.key.name(), id, kind: &kind };
+        cut::partial(&stored.clone().at(event.revision), &origin, &mut out)?;
+        self.told = event.revision;
+        self.push(out);
+        Ok(())
+    }
+
+    fn push(&mut self, mut frame: Vec<u8>) {
+        frame.extend_from_slice(b"}\n");
+        self.ready.push_back(frame.into());
+    }
+
+    fn bookmark_if_due(&mut self) {
+        let Phase::Live(watch) = &mut self.phase else { return };
+        let Some(revision) = watch.caught_up() else {
+            self.next_bookmark = Instant::now() + BOOKMARK_RETRY;
+            return;
+        };
+        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        if revision > self.told {
+            self.bookmark(revision, false);
+        }
+    }
+
+    fn bookmark(&mut self, revision: Revision, initial_end: bool) {
+        self.told = revision;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+        self.ready.push_back(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into());
+    }
+}
+
+fn frame_head(event_type: &str) -> Vec<u8> {
+    format!(r#"{{"type":"{event_type}","object":"#).into_bytes()
+}

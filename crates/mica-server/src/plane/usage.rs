@@ -1,0 +1,32 @@
+//! How much a plane holds: counted when its Plane is read, never stored.
+
+use mica_machinery::object;
+use mica_store::{KeyRange, Store};
+use serde_json::{Value, json};
+
+use super::directory::id_of;
+use super::kind::{GROUP, PLURAL};
+use crate::authz::Target;
+use crate::error::ApiError;
+use crate::registry::{owner, served_value};
+use crate::stored::Stored;
+
+/// A Plane with its usage; `None` for objects of other kinds.
+///
+/// Counts what the plane holds itself, marks that hide objects of its base layer included, and not our records about it.
+pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> Result<Option<Value>, ApiError> {
+    let resource = target.served.resource;
+    if (resource.group, resource.plural) != (GROUP, PLURAL) {
+        return Ok(None);
+    }
+    let mut plane = served_value(&target.served, stored)?;
+    if let Some(id) = id_of(&plane) {
+        let whole = store.usage(&KeyRange::Plane(id)).await?;
+        let internal = store.usage(&owner::index_of(id)).await?;
+        // The two are read one after the other: what goes in between must not make them negative.
+        let objects = whole.records.saturating_sub(internal.records);
+        let bytes = whole.bytes.saturating_sub(internal.bytes);
+        object::set(&mut plane, &["status", "usage"], json!({"objects": objects, "bytes": bytes}));
+    }
+    Ok(Some(plane))
+}
