@@ -50,6 +50,8 @@ pub(super) struct Keeper {
     /// What the newest revision was at some moments, oldest first.
     samples: VecDeque<Sample>,
     clean_again: Instant,
+    /// Whether everything that expired before the next known expiry is taken care of.
+    expired_before: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -81,6 +83,7 @@ impl Keeper {
             smallest_segment: options.segment_bytes.0,
             samples: VecDeque::new(),
             clean_again: Instant::now(),
+            expired_before: false,
         }
     }
 
@@ -134,22 +137,30 @@ impl Keeper {
     }
 
     /// Deletes keys whose time is over.
-    fn expire(&self) -> Result<(), Unfinished> {
+    fn expire(&mut self) -> Result<(), Unfinished> {
         if self.signals.soonest_expiry().is_none_or(|soonest| soonest > now_ms()) {
             return Ok(());
         }
-        self.signals.take_soonest_expiry();
+        let soonest = self.signals.take_soonest_expiry().unwrap_or(0);
+        // From the soonest on: what has expired stays in the way of a look from the beginning for a while.
+        let mut from = if std::mem::take(&mut self.expired_before) {
+            soonest
+        } else {
+            0
+        };
         loop {
-            let mut first = self.engine.index.view().expiries(PIECE)?;
+            let mut first = self.engine.index.view().expiries(from, PIECE)?;
             let now = now_ms();
             let due = first.partition_point(|(time, ..)| *time <= now);
             if let Some((time, ..)) = first.get(due) {
                 self.signals.expires_at(*time);
             }
             first.truncate(due);
-            if first.is_empty() {
+            let Some((last, ..)) = first.last() else {
+                self.expired_before = true;
                 return Ok(());
-            }
+            };
+            from = *last;
             if !self.send(|done| Job::Expire(first, done))? {
                 // No room, or a failing disk: a little later, then.
                 self.signals.expires_at(now + 1000);
@@ -240,11 +251,19 @@ impl Keeper {
     }
 
     fn sweep_plane(&self, plane: PlaneId) -> Result<(), Unfinished> {
+        // From behind what was removed last: what is removed stays in the way of a look from the beginning for a while.
+        let (mut after_key, mut after_version): (Option<Key>, Option<(Key, Revision)>) = (None, None);
         loop {
             let view = self.engine.index.view();
-            let keys = view.current_of_plane(plane, PIECE)?;
-            let versions = view.old_versions_of_plane(plane, PIECE)?;
+            let keys = view.current_of_plane(plane, after_key.as_ref(), PIECE)?;
+            let cursor = after_version.as_ref().map(|(key, revision)| (key, *revision));
+            let versions = view.old_versions_of_plane(plane, cursor, PIECE)?;
             drop(view);
+            after_key = keys.last().map(|(key, _)| key.clone()).or(after_key);
+            after_version = versions
+                .last()
+                .map(|last| (last.key.clone(), last.entry.revision))
+                .or(after_version);
             let last = keys.is_empty() && versions.is_empty();
             self.send(|done| Job::Sweep(Sweep { plane, keys, versions }, done))?;
             if last {

@@ -10,6 +10,7 @@ mod check;
 mod commit;
 pub mod disk;
 mod format;
+mod history;
 mod index;
 mod keep;
 mod log;
@@ -38,10 +39,11 @@ use crate::store::{
 };
 use commit::{CheckpointLimits, CommitRequest, Committer, Job, QUEUE, Request, Start};
 use disk::{Disk, LockError, LockGuard, RealDisk};
+use history::LogHistory;
 use index::checkpoint::Checkpoint;
 use log::{Log, SegmentSizes};
 use prepare::{Preparer, Sizes};
-use read::{Damage, Engine, LogHistory};
+use read::{Damage, Engine};
 use signal::Signals;
 
 pub use backup::{BackupSummary, RestoreError, restore};
@@ -427,10 +429,7 @@ impl Store for EmbeddedStore {
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, ReadError> {
         let engine = &self.inner.engine;
         let from = engine.watch_from(&range, after)?;
-        let history = Box::new(LogHistory {
-            engine: engine.clone(),
-            range: range.clone(),
-        });
+        let history = Box::new(LogHistory::new(engine.clone(), range.clone()));
         Ok(Box::new(engine.hub.watch_with(range, from, history)))
     }
 

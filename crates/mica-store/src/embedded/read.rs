@@ -4,22 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
-
 use super::format::Entry;
-use super::index::changes::{Found, FoundChange};
 use super::index::{Index, View};
 use super::segment::{Loader, SegmentMap, Segments};
-use crate::hub::{History, HistoryPage, Hub};
+use crate::hub::Hub;
 use crate::key::{Key, KeyRange};
-use crate::store::{
-    Change, CommitError, Event, Page, ReadError, Record, Revision, Signal, StoreStatus, Usage, WatchError,
-};
-
-/// Changes looked up for one page of a watch's history. Their places in the log take about 200 bytes each.
-const HISTORY_PAGE: usize = 4096;
-/// Bytes of values loaded for one page of a watch's history.
-const HISTORY_BYTES: u64 = 8 << 20;
+use crate::store::{CommitError, Page, ReadError, Record, Revision, StoreStatus, Usage};
 
 /// Why stored data could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -206,7 +196,7 @@ impl Engine {
     }
 
     /// Whether a range lies in a plane that has not changed since a revision: then the newest state is that state.
-    fn is_quiet_since(&self, view: &View, range: &KeyRange, since: Revision) -> Result<bool, Damage> {
+    pub(super) fn is_quiet_since(&self, view: &View, range: &KeyRange, since: Revision) -> Result<bool, Damage> {
         if since >= view.revision() {
             return Ok(true);
         }
@@ -217,7 +207,7 @@ impl Engine {
     }
 
     /// Asked after the view was taken: what a compaction removed before that it has announced before that.
-    fn check_not_compacted(&self, revision: Revision) -> Result<(), ReadError> {
+    pub(super) fn check_not_compacted(&self, revision: Revision) -> Result<(), ReadError> {
         let compacted = self.compacted();
         if revision < compacted {
             Err(ReadError::Expired { compacted })
@@ -234,79 +224,5 @@ impl Engine {
         }
         self.check_not_compacted(after)?;
         Ok(after)
-    }
-
-    /// A page of the changes in a range after a revision.
-    fn changes(&self, range: &KeyRange, after: Revision) -> Result<HistoryPage, ReadError> {
-        let (view, segments) = self.view();
-        if self.is_quiet_since(&view, range, after)? {
-            return Ok(HistoryPage {
-                signals: Vec::new(),
-                covered: view.revision(),
-            });
-        }
-        self.check_not_compacted(after)?;
-        let (found, complete_to) = view.changes(range, after, HISTORY_PAGE)?;
-        let loader = self.loader(&segments);
-        let (mut signals, mut bytes) = (Vec::with_capacity(found.len()), 0);
-        let mut covered = complete_to.unwrap_or_else(|| view.revision());
-        for Found { revision, change } in found {
-            if bytes > HISTORY_BYTES {
-                covered = Revision(revision.0 - 1);
-                break;
-            }
-            let (key, put, previous) = match change {
-                FoundChange::Dropped(plane) => {
-                    signals.push(Signal::Dropped(plane, revision));
-                    continue;
-                }
-                FoundChange::Put(key, entry) => {
-                    let previous = view.replaced_by(&key, revision)?;
-                    (key, Some(entry), previous)
-                }
-                FoundChange::Delete(key, entry) => (key, None, Some(entry)),
-            };
-            let mut load = |entry: &Entry| {
-                bytes += u64::from(entry.value_len);
-                loader.load(key.as_str(), entry)
-            };
-            let change = put
-                .map(|entry| load(&entry))
-                .transpose()?
-                .map_or(Change::Delete, Change::Put);
-            let previous = previous
-                .map(|entry| {
-                    load(&entry).map(|value| Record {
-                        value,
-                        revision: entry.revision,
-                    })
-                })
-                .transpose()?;
-            signals.push(Signal::Event(Arc::new(Event::new(key, revision, change, previous))));
-        }
-        Ok(HistoryPage { signals, covered })
-    }
-}
-
-/// The history of one watch, read from the index and the log.
-pub(super) struct LogHistory {
-    pub(super) engine: Arc<Engine>,
-    pub(super) range: KeyRange,
-}
-
-#[async_trait]
-impl History for LogHistory {
-    async fn page(&mut self, after: Revision) -> Result<HistoryPage, WatchError> {
-        let (engine, range) = (self.engine.clone(), self.range.clone());
-        let page = tokio::task::spawn_blocking(move || engine.changes(&range, after)).await;
-        match page {
-            Ok(Ok(page)) => Ok(page),
-            Ok(Err(ReadError::Expired { .. })) => Err(WatchError::Lagged),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the history of a watch could not be read");
-                Err(WatchError::Lagged)
-            }
-            Err(_) => Err(WatchError::Closed),
-        }
     }
 }

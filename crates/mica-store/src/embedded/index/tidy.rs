@@ -41,26 +41,34 @@ impl View {
             .collect()
     }
 
-    /// Keys of a plane in `current`, dropped or not, at most `limit`.
+    /// Keys of a plane in `current`, dropped or not, from behind a key on, at most `limit`.
     pub(in crate::embedded) fn current_of_plane(
         &self,
         plane: PlaneId,
+        after: Option<&Key>,
         limit: usize,
     ) -> Result<Vec<(Key, Entry)>, Damage> {
-        let bounds = prefix_bounds(&format!("{plane}/"), None).expect("a plane's range is not empty");
+        let lower = after.map(|key| Bound::Excluded(key.as_str().into()));
+        let Some(bounds) = prefix_bounds(&format!("{plane}/"), lower) else {
+            return Ok(Vec::new());
+        };
         self.scan(Table::Current, bounds)
             .take(limit)
             .map(|pair| current_entry(&pair?))
             .collect()
     }
 
-    /// Old versions of a plane's keys, at most `limit`.
+    /// Old versions of a plane's keys, from behind one of them on, at most `limit`.
     pub(in crate::embedded) fn old_versions_of_plane(
         &self,
         plane: PlaneId,
+        after: Option<(&Key, Revision)>,
         limit: usize,
     ) -> Result<Vec<OldVersion>, Damage> {
-        let bounds = prefix_bounds(&format!("{plane}/"), None).expect("a plane's range is not empty");
+        let lower = after.map(|(key, revision)| Bound::Excluded(history_key(key.as_str().as_bytes(), revision)));
+        let Some(bounds) = prefix_bounds(&format!("{plane}/"), lower) else {
+            return Ok(Vec::new());
+        };
         self.scan(Table::History, bounds)
             .take(limit)
             .map(|pair| old_version(&pair?))
@@ -88,11 +96,10 @@ impl View {
         pairs.map(|pair| from_by_resource(&pair?.0).ok_or_else(|| damaged(Table::ByResource)))
     }
 
-    /// What expires first: its time, the put's revision and its key.
-    pub(in crate::embedded) fn expiries(&self, limit: usize) -> Result<Vec<(u64, Revision, Key)>, Damage> {
-        let pairs = self
-            .scan(Table::Expiry, (Bound::Unbounded, Bound::Unbounded))
-            .take(limit);
+    /// What expires first from a time on: its time, the put's revision and its key.
+    pub(in crate::embedded) fn expiries(&self, from: u64, limit: usize) -> Result<Vec<(u64, Revision, Key)>, Damage> {
+        let lower = Bound::Included(from.to_be_bytes().to_vec());
+        let pairs = self.scan(Table::Expiry, (lower, Bound::Unbounded)).take(limit);
         pairs
             .map(|pair| {
                 let (time, key) = pair?;

@@ -30,8 +30,14 @@ enum IndexFate {
 impl Machine {
     fn new(seed: u64, options: fn() -> Options) -> Self {
         // The index's own syncs prove nothing here and take most of the time: in memory if there is such a place.
-        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Self { disk: SimDisk::new(seed), root, options }
+        let root = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        Self {
+            disk: SimDisk::new(seed),
+            root,
+            options,
+        }
     }
 
     fn directory(&self) -> PathBuf {
