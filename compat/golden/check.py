@@ -30,9 +30,9 @@ REASONS = [
     (r"strategic-merge-patch|apply-patch", "strategic merge patch and apply are not built yet"),
     (r"service account tokens|token request", "service account tokens are not issued yet"),
     (r"^(mutating )?policy in force", "admission policies are not evaluated yet"),
-    (r"^policy refused", "CEL expressions are not compiled yet"),
+    (r"^(policy|webhook) refused", "CEL expressions are not compiled yet"),
     (r"^(rbac|allowed|forbidden|local subject|self subject|subject access)|User .*cannot", "authorization is not built yet"),
-    (r"/apis/apps|deployments|pods", "the Kubernetes profile has no workloads yet"),
+    (r"/apis/apps|\"apps\"|deployments|pods", "the Kubernetes profile has no workloads yet"),
     (r"example\.com/v1/", "custom resources are not served yet"),
 ]
 HEADER = """\
