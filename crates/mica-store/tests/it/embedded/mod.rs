@@ -4,6 +4,7 @@ mod conformance;
 mod crash;
 mod damage;
 mod kill;
+mod model;
 mod restart;
 mod workload;
 

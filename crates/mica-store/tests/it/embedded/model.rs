@@ -1,0 +1,119 @@
+//! The random model check on a store that is closed, crashed and robbed of its index between transactions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mica_store::conformance::{self, Bed};
+use mica_store::embedded::disk::sim::SimDisk;
+use mica_store::embedded::{EmbeddedStore, Options};
+use mica_store::{
+    CommitError, Committed, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn,
+    Usage, Watch,
+};
+use parking_lot::Mutex;
+
+use super::tiny;
+
+/// A store that starts anew every now and then. Watches do not survive that.
+struct Restarting {
+    root: tempfile::TempDir,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Clone)]
+struct Running {
+    disk: SimDisk,
+    store: EmbeddedStore,
+}
+
+impl Restarting {
+    fn new(seed: u64) -> Self {
+        let root = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        let this = Self {
+            root,
+            running: Mutex::new(None),
+        };
+        this.start(SimDisk::new(seed));
+        this
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.path().join("store")
+    }
+
+    fn start(&self, disk: SimDisk) {
+        let options = Options {
+            disk: Some(Arc::new(disk.clone())),
+            ..tiny()
+        };
+        let store = EmbeddedStore::open(&self.directory(), options).unwrap();
+        *self.running.lock() = Some(Running { disk, store });
+    }
+
+    fn store(&self) -> EmbeddedStore {
+        self.running.lock().as_ref().unwrap().store.clone()
+    }
+
+    fn restart(&self) {
+        let Running { mut disk, store } = self.running.lock().take().unwrap();
+        let (crash, forget_index) = (rand::random_bool(0.5), rand::random_bool(0.3));
+        if crash {
+            disk = disk.crash();
+        }
+        store.close();
+        if forget_index {
+            std::fs::remove_dir_all(self.directory().join("index")).unwrap();
+        }
+        self.start(disk);
+    }
+}
+
+#[async_trait]
+impl Store for Restarting {
+    async fn status(&self) -> Result<StoreStatus, ReadError> {
+        self.store().status().await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.store().get(key).await
+    }
+
+    async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError> {
+        self.store().range(query).await
+    }
+
+    async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
+        self.store().usage(range).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
+        let committed = self.store().commit(txn).await;
+        if rand::random_bool(0.05) {
+            self.restart();
+        }
+        committed
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, ReadError> {
+        self.store().watch(range, after).await
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
+        self.store().compact(revision).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_restarts_all_the_time_matches_the_model() {
+    for _ in 0..super::soak_rounds().unwrap_or(4) {
+        let seed = rand::random();
+        eprintln!("disk seed {seed}");
+        let check = conformance::checks()
+            .into_iter()
+            .find(|check| check.name == "random_operations_match_a_model");
+        (check.unwrap().run)(Bed::new(Arc::new(Restarting::new(seed)))).await;
+    }
+}
