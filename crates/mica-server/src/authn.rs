@@ -1,8 +1,11 @@
 //! Who asks: the client certificate of the platform's CA, for now the only proof there is.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use mica_api::GroupResource;
 use mica_machinery::field::quote;
+use quick_cache::sync::Cache;
 use rustls_pki_types::UnixTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -10,36 +13,55 @@ use crate::authz::User;
 use crate::error::ApiError;
 use crate::http::{Context, Protocol};
 
+/// Certificates whose users are remembered, so that a connection's is read once and not for each request.
+const REMEMBERED: usize = 1_000;
+
 /// Turns what a connection proved into a user.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Authenticator;
+pub struct Authenticator {
+    users: Cache<Box<[u8]>, Arc<User>>,
+}
+
+impl Default for Authenticator {
+    fn default() -> Self {
+        Self { users: Cache::new(REMEMBERED) }
+    }
+}
 
 impl Authenticator {
     /// `public`: whether everybody may ask for the path, known or not.
-    pub fn authenticate(self, context: &Context, headers: &HeaderMap, public: bool) -> Result<User, ApiError> {
+    pub fn authenticate(&self, context: &Context, headers: &HeaderMap, public: bool) -> Result<Arc<User>, ApiError> {
         if context.peer.protocol() == Protocol::InProcess {
-            return Ok(User::system());
+            return Ok(Arc::new(User::system()));
         }
         let chain = context
             .peer
             .verified_chain(UnixTime::now())
             .map_err(|error| ApiError::unauthorized().because(error))?;
         let user = match chain.and_then(|chain| chain.first()) {
-            Some(leaf) => user_of(leaf).ok_or_else(ApiError::unauthorized)?,
+            Some(leaf) => self.user(leaf).ok_or_else(ApiError::unauthorized)?,
             // A token that nothing can check is a failed proof, not the absence of one.
             None if headers.contains_key(http::header::AUTHORIZATION) => return Err(ApiError::unauthorized()),
-            None if public => User::anonymous(),
+            None if public => Arc::new(User::anonymous()),
             None => return Err(ApiError::unauthorized()),
         };
         match impersonated(headers)? {
             None => Ok(user),
-            Some(other) if user.is_administrator() => Ok(other),
+            Some(other) if user.is_administrator() => Ok(Arc::new(other)),
             Some(other) => {
                 let users = GroupResource::new("", "users");
                 let why = format!("User {} cannot impersonate resource \"users\" in API group \"\" at the cluster scope", quote(&user.name));
                 Err(ApiError::forbidden(&users, &other.name, &why))
             }
         }
+    }
+
+    fn user(&self, leaf: &[u8]) -> Option<Arc<User>> {
+        if let Some(user) = self.users.get(leaf) {
+            return Some(user);
+        }
+        let user = Arc::new(user_of(leaf)?);
+        self.users.insert(leaf.into(), user.clone());
+        Some(user)
     }
 }
 
@@ -51,6 +73,9 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The user that the headers ask to act as, if they do.
 fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(None);
+    }
     let texts = |name: &str| -> Vec<String> {
         headers.get_all(name).iter().filter_map(|value| value.to_str().ok().map(ToOwned::to_owned)).collect()
     };

@@ -267,6 +267,18 @@ impl ApiError {
         Self::about(StatusCode::CONFLICT, "Conflict", message, group, kind, name)
     }
 
+    /// 422 with a message alone.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_details(Map::new())
+    }
+
+    /// 409 for fields that others manage.
+    pub fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
+        let mut details = Map::new();
+        details.insert("causes".to_owned(), causes.into());
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with_details(details)
+    }
+
     /// 422 about a patch that does not apply; what was wrong is not told.
     pub fn unprocessable_patch() -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", mica_machinery::patch::UNPROCESSABLE)

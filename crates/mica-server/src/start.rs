@@ -53,7 +53,7 @@ impl Server {
             store,
             registry,
             directory,
-            authenticator: Authenticator,
+            authenticator: Authenticator::default(),
             health,
             metrics: options.metrics,
             root_documents: Documents::new(&root_scheme),

@@ -84,7 +84,8 @@ impl<S: Service> Envelope<S> {
             labels: OnceLock::new(),
         };
         let pending = self.metrics.started(request.method());
-        let compress = gzip::accepted(request.headers().get(ACCEPT_ENCODING)) && request.method() != Method::HEAD;
+        let head = request.method() == Method::HEAD;
+        let compress = gzip::accepted(request.headers().get(ACCEPT_ENCODING)) && !head;
         let mut response = match self.deadline(&request, context.received) {
             Ok(deadline) => {
                 context.deadline = deadline;
@@ -93,6 +94,10 @@ impl<S: Service> Envelope<S> {
             Err(refusal) => status_response(&refusal),
         };
         self.put_headers(&mut response, &context);
+        if head {
+            // HTTP/2 counts a body here as a broken protocol.
+            response = response.map(|_| Body::empty());
+        }
         if compress && may_compress(&response) && response.body_mut().exceeds(limit::GZIP_THRESHOLD).await {
             let headers = response.headers_mut();
             headers.insert(CONTENT_ENCODING, GZIP);

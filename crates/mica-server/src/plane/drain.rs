@@ -26,7 +26,7 @@ use crate::authz::{self, Grant, Target};
 use crate::error::ApiError;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::is_internal;
-use crate::registry::{Deleted, PatchRequest, Patched, Registry, stored_value};
+use crate::registry::{Deleted, Managers, PatchRequest, Patched, Registry, stored_value};
 use crate::request::Verb;
 use crate::scheme::Served;
 use crate::stored::Content;
@@ -322,7 +322,7 @@ impl Drainer {
         let patch = |document: &[u8]| -> Result<Patched, ApiError> {
             let value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-            Ok(Patched { object: change(value), managers: managed::Request::Usual, warnings: Vec::new() })
+            Ok(Patched { object: change(value), managers: Managers::Recorded(managed::Request::Usual), warnings: Vec::new() })
         };
         let options = WriteOptions {
             dry_run: DryRun::No,

@@ -27,7 +27,7 @@ use crate::http::{Body, RequestBody};
 use crate::negotiate::Output;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::{index_writes, is_internal};
-use crate::registry::{CreateRequest, PatchRequest, Patched, Written};
+use crate::registry::{CreateRequest, Managers, PatchRequest, Patched, Written};
 use crate::serve::{Call, Server, respond};
 use crate::stored::Content;
 
@@ -285,7 +285,7 @@ impl Filling {
         grant.target.name = Some(name.to_owned());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
-        let request = CreateRequest { object, managers: managed::Request::Usual, options: plain_options(), manager: "mica".to_owned() };
+        let request = CreateRequest { object, managers: Managers::Recorded(managed::Request::Usual), options: plain_options(), manager: "mica".to_owned() };
         server.registry.create(&grant, request).await?;
         let plane = server.directory.by_name(name).await?;
         Ok(Self { server, grant, plane })
@@ -352,7 +352,7 @@ impl Filling {
             let mut plane: Value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
             change(&mut plane);
-            Ok(Patched { object: plane, managers: managed::Request::Usual, warnings: Vec::new() })
+            Ok(Patched { object: plane, managers: Managers::Recorded(managed::Request::Usual), warnings: Vec::new() })
         };
         let request = PatchRequest { patch: &patch, options: plain_options(), manager: "mica".to_owned() };
         self.server.registry.patch(&self.grant, request).await

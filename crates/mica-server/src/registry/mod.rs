@@ -3,6 +3,7 @@
 //!
 //! Every public function takes a [`Grant`]: nothing here asks who may.
 
+mod apply;
 mod delete;
 mod list;
 pub mod owner;
@@ -30,7 +31,8 @@ pub use list::{ListPage, Listing};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
 pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};
-pub use write::{CreateRequest, PatchRequest, Patched, UpdateRequest, Written};
+pub use apply::ApplyRequest;
+pub use write::{CreateRequest, Managers, PatchRequest, Patched, UpdateRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
 #[derive(Clone)]
@@ -76,6 +78,11 @@ impl Registry {
     pub fn with_bookmarks_every(mut self, interval: Duration) -> Self {
         self.bookmark_interval = interval;
         self
+    }
+
+    /// How often a quiet watch that asked for bookmarks gets one.
+    pub fn bookmark_interval(&self) -> Duration {
+        self.bookmark_interval
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

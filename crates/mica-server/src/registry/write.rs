@@ -26,7 +26,7 @@ use crate::stored::{self, Content, Stored};
 
 /// How often a write that lost a race is tried again before the client is told. Each try reads afresh, and one writer wins
 /// each round, so this bounds how many writers may fight for one object at once.
-const TRIES: usize = 500;
+pub(super) const TRIES: usize = 500;
 
 /// How often a name is generated before the client is told that it is taken. Upstream's number.
 const NAME_TRIES: usize = 8;
@@ -36,7 +36,7 @@ pub struct CreateRequest {
     /// The decoded body, in the version of the request.
     pub object: Value,
     /// What the body says about managed fields beyond its object.
-    pub managers: managed::Request,
+    pub managers: Managers,
     pub options: WriteOptions,
     /// Who is recorded in managedFields.
     pub manager: String,
@@ -44,7 +44,7 @@ pub struct CreateRequest {
 
 pub struct UpdateRequest {
     pub object: Value,
-    pub managers: managed::Request,
+    pub managers: Managers,
     pub options: WriteOptions,
     pub manager: String,
 }
@@ -59,7 +59,7 @@ pub struct PatchRequest<'a> {
 /// What a patch gave.
 pub struct Patched {
     pub object: Value,
-    pub managers: managed::Request,
+    pub managers: Managers,
     pub warnings: Vec<String>,
 }
 
@@ -70,8 +70,17 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
+/// Where a write's managed fields come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Managers {
+    /// They are recorded from what changes.
+    Recorded(managed::Request),
+    /// They are in the object: apply made them.
+    Applied,
+}
+
 /// One write as the steps see it.
-struct Step<'a> {
+pub(super) struct Step<'a> {
     grant: &'a Grant,
     options: &'a WriteOptions,
     manager: &'a str,
@@ -79,15 +88,15 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new(grant: &'a Grant, options: &'a WriteOptions, manager: &'a str) -> Self {
+    pub(super) fn new(grant: &'a Grant, options: &'a WriteOptions, manager: &'a str) -> Self {
         Self { grant, options, manager, now: jiff::Timestamp::now() }
     }
 
-    fn target(&self) -> &'a Target {
+    pub(super) fn target(&self) -> &'a Target {
         &self.grant.target
     }
 
-    fn served(&self) -> &'a Arc<Served> {
+    pub(super) fn served(&self) -> &'a Arc<Served> {
         &self.grant.target.served
     }
 
@@ -103,10 +112,17 @@ impl<'a> Step<'a> {
     }
 
     /// Records this write in the managed fields of `new`, which is in the version of the request.
-    fn record_manager(&self, live: Option<&Value>, new: &mut Value, asked: managed::Request) {
+    fn record_manager(&self, live: Option<&Value>, new: &mut Value, managers: Managers) {
+        if let Managers::Recorded(asked) = managers {
+            self.with_write(|write| managed::update(live, new, asked, write));
+        }
+    }
+
+    /// This write as managed fields see it.
+    pub(super) fn with_write<T>(&self, use_: impl FnOnce(&managed::Write<'_>) -> T) -> T {
         let served = self.served();
         let subresource = self.grant.target.subresource.as_str();
-        let write = managed::Write {
+        use_(&managed::Write {
             manager: self.manager,
             api_version: &served.api_version,
             subresource,
@@ -114,8 +130,7 @@ impl<'a> Step<'a> {
             schema: TypeRef::kind(served.ty),
             reset: &managed::Set::of_fields(served.strategy().reset_fields(subresource)),
             versions: &Faces { served, scheme: &self.grant.target.plane.scheme },
-        };
-        managed::update(live, new, asked, &write);
+        })
     }
 
     fn invalid(&self, object: &Value, errors: &[field::Error]) -> Result<(), ApiError> {
@@ -150,7 +165,7 @@ impl Registry {
         self.try_create(grant, request).await
     }
 
-    async fn try_create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
+    pub(super) async fn try_create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
         let step = Step::new(grant, &request.options, &request.manager);
         let (served, strategy) = (step.served(), step.served().strategy());
         let mut object = request.object;
@@ -269,17 +284,17 @@ impl Registry {
         Err(contended(target))
     }
 
-    async fn target_entry(&self, target: &Target) -> Result<Entry, ApiError> {
+    pub(super) async fn target_entry(&self, target: &Target) -> Result<Entry, ApiError> {
         self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await
     }
 
     /// One try at replacing what `entry` found. `None`: another write came between.
-    async fn replace(
+    pub(super) async fn replace(
         &self,
         step: &Step<'_>,
         entry: &Entry,
         wanted: Value,
-        managers: managed::Request,
+        managers: Managers,
         warnings: &[String],
     ) -> Result<Option<Written>, ApiError> {
         let (target, served) = (step.target(), step.served());
@@ -452,7 +467,7 @@ fn exists(served: &Served, name: &str, there: &Stored) -> ApiError {
     if leaving { ApiError::already_exists_leaving(&served.name, name) } else { ApiError::already_exists(&served.name, name) }
 }
 
-fn contended(target: &Target) -> ApiError {
+pub(super) fn contended(target: &Target) -> ApiError {
     ApiError::conflict(&target.served.name, target.object(), MODIFIED)
 }
 
@@ -509,7 +524,7 @@ pub(super) fn read_back(value: bytes::Bytes, revision: Revision) -> Result<Store
 
 /// What every write does to a body's metadata first: its namespace must be the request's, or empty, and the annotations that
 /// all-planes answers add do not come back.
-fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+pub(super) fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let wanted = target.namespace.as_deref().unwrap_or_default();
     let metadata = metadata_mut(object);
     meta::ensure_namespace(metadata, wanted).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))?;
@@ -524,7 +539,7 @@ fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> 
 }
 
 /// The name of the body must be the request's.
-fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
     let wanted = target.object();
     match object::name(object) {
         "" => Err(ApiError::bad_request(format!(

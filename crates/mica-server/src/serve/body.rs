@@ -118,7 +118,7 @@ fn read_protobuf(
 }
 
 /// The problems of YAML are one error of several lines, but a warning each.
-fn warnings_of(problem: String) -> Vec<String> {
+pub fn warnings_of(problem: String) -> Vec<String> {
     match problem.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
         None => vec![problem],

@@ -95,7 +95,6 @@ async fn answer(server: &Arc<Server>, context: &Context, request: Request<Reques
     let located = locate(server, context, &parts).await?;
     let query = Query::parse(parts.uri.query());
     let user = server.authenticator.authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
-    let user = Arc::new(user);
     let path = request::parse(&located.segments);
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))

@@ -3,8 +3,11 @@
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use mica_machinery::facts::facts;
+use mica_machinery::managed::OnConflict;
 use mica_machinery::meta::DeleteOptions;
 use mica_machinery::patch::{self, PatchError, Strictness};
+use mica_machinery::strategic::{self, StrategicError};
+use mica_machinery::{codec, managed, yaml};
 use serde_json::json;
 
 use super::resource::{manager, media};
@@ -16,7 +19,7 @@ use crate::http::Body;
 use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
 use crate::plane::usage::with_usage;
-use crate::registry::{CreateRequest, Deleted, PatchRequest, Patched, UpdateRequest, Written};
+use crate::registry::{ApplyRequest, CreateRequest, Deleted, Managers, PatchRequest, Patched, UpdateRequest, Written};
 use crate::scheme::Served;
 
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
@@ -37,7 +40,7 @@ pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.create(grant, CreateRequest { object: read.object, managers: read.managers, options, manager }).await?;
+    let written = call.server.registry.create(grant, CreateRequest { object: read.object, managers: Managers::Recorded(read.managers), options, manager }).await?;
     written_response(served, media, written, read.warnings)
 }
 
@@ -47,44 +50,80 @@ pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, managers: read.managers, options, manager }).await?;
+    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, managers: Managers::Recorded(read.managers), options, manager }).await?;
     written_response(served, media, written, read.warnings)
 }
 
 pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
     let patch_type = negotiate::patch_type(call.header(&CONTENT_TYPE), Route::Object)?;
-    let use_ = if patch_type == PatchType::Apply { WriteUse::Apply } else { WriteUse::Patch };
-    let options = WriteOptions::read(&call.query, use_)?;
+    if patch_type == PatchType::Apply {
+        return apply(call, grant).await;
+    }
+    let options = WriteOptions::read(&call.query, WriteUse::Patch)?;
     let media = media(call, Route::Object, served)?;
-    let apply = patch_function(patch_type)?;
     let strictness =
         if options.field_validation == FieldValidation::Ignore { Strictness::Ignore } else { Strictness::Report };
     let validation = options.field_validation;
     let change = |document: &[u8]| -> Result<Patched, ApiError> {
-        let patched = apply(document, &call.body, strictness).map_err(refuse_patch)?;
-        decode_patched(served, &patched, validation)
+        let patched = match patch_type {
+            PatchType::Json => patch::json_patch(document, &call.body, strictness),
+            PatchType::Merge => patch::merge_patch(document, &call.body, strictness),
+            PatchType::Strategic => return merge_strategically(served, document, &call.body, strictness, validation),
+            PatchType::Apply => return Err(ApiError::internal("apply is no patch of a document")),
+        };
+        decode_patched(served, &patched.map_err(refuse_patch)?, validation)
     };
     let manager = manager(call, &options.field_manager);
     let written = call.server.registry.patch(grant, PatchRequest { patch: &change, options, manager }).await?;
     written_response(served, media, written, Vec::new())
 }
 
-type PatchFunction = fn(&[u8], &[u8], Strictness) -> Result<patch::Patched, PatchError>;
+/// Server-side apply: the body is what its manager wants, in YAML (or JSON, which is YAML too).
+async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let served = &grant.target.served;
+    let options = WriteOptions::read(&call.query, WriteUse::Apply)?;
+    let media = media(call, Route::Object, served)?;
+    let undecodable = |error: &dyn std::fmt::Display| ApiError::bad_request(format!("error decoding YAML: {error}"));
+    let converted = yaml::to_json(&call.body).map_err(|error| undecodable(&error))?;
+    let decoded = codec::decode_object(&converted.json).map_err(|error| undecodable(&error))?;
+    let problems: Vec<String> = converted.strict.into_iter().chain(decoded.strict).collect();
+    let warnings = match options.field_validation {
+        FieldValidation::Strict if !problems.is_empty() => {
+            return Err(ApiError::bad_request(format!("error strict decoding YAML: {}", problems.join(", "))));
+        }
+        FieldValidation::Warn => problems.into_iter().flat_map(body::warnings_of).collect(),
+        _ => Vec::new(),
+    };
+    let on_conflict = if call.query.flag("force") { OnConflict::Force } else { OnConflict::Refuse };
+    let manager = options.field_manager.clone();
+    let request = ApplyRequest { applied: decoded.value, on_conflict, options, manager };
+    let written = call.server.registry.apply(grant, request).await?;
+    written_response(served, media, written, warnings)
+}
 
-fn patch_function(patch_type: PatchType) -> Result<PatchFunction, ApiError> {
-    match patch_type {
-        PatchType::Json => Ok(patch::json_patch),
-        PatchType::Merge => Ok(patch::merge_patch),
-        PatchType::Strategic | PatchType::Apply => Err(ApiError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            format!(
-                "{} is not supported yet: send application/json-patch+json or application/merge-patch+json",
-                patch_type.media_type()
-            ),
-        )),
+fn merge_strategically(
+    served: &Served,
+    document: &[u8],
+    patch: &[u8],
+    strictness: Strictness,
+    validation: FieldValidation,
+) -> Result<Patched, ApiError> {
+    let value = serde_json::from_slice(document)
+        .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+    let merged = strategic::strategic_merge(served.ty, &value, patch, strictness).map_err(|error| match error {
+        StrategicError::BadRequest(message) => ApiError::bad_request(message),
+        StrategicError::Unprocessable(message) => ApiError::unprocessable(message),
+        StrategicError::Internal(message) => ApiError::internal_text(message),
+        StrategicError::Undecodable(cause) => ApiError::invalid("", "", "", &[cause]),
+    })?;
+    if validation == FieldValidation::Strict && !merged.strict.is_empty() {
+        return Err(ApiError::invalid("", "", "", &[merged.refusal()]));
     }
+    let mut printed = Vec::new();
+    codec::encode_untyped(&merged.value, &mut printed);
+    let warnings = if validation == FieldValidation::Warn { merged.strict } else { Vec::new() };
+    Ok(Patched { object: merged.value, managers: Managers::Recorded(managed::request_of(&printed)), warnings })
 }
 
 fn refuse_patch(error: PatchError) -> ApiError {
@@ -107,8 +146,8 @@ fn decode_patched(
     let problems: Vec<String> = patched.strict.iter().cloned().chain(read.warnings).collect();
     match validation {
         FieldValidation::Strict if !problems.is_empty() => Err(undecodable(&patch::strict_reason(&problems))),
-        FieldValidation::Warn => Ok(Patched { object: read.object, managers: read.managers, warnings: problems }),
-        _ => Ok(Patched { object: read.object, managers: read.managers, warnings: Vec::new() }),
+        FieldValidation::Warn => Ok(Patched { object: read.object, managers: Managers::Recorded(read.managers), warnings: problems }),
+        _ => Ok(Patched { object: read.object, managers: Managers::Recorded(read.managers), warnings: Vec::new() }),
     }
 }
 

@@ -1,0 +1,97 @@
+//! Server-side apply: an object becomes what its managers together want, made if it is not there.
+
+use mica_machinery::managed::{self, ApplyError, OnConflict};
+use mica_machinery::meta::{self, Admission};
+use mica_machinery::{codec, object};
+use serde_json::{Value, json};
+
+use super::write::{CreateRequest, Managers, Step, TRIES, Written, check_name, contended, metadata_mut, settle_metadata};
+use super::{Registry, check_state, served_value};
+use crate::authz::Grant;
+use crate::error::ApiError;
+use crate::options::WriteOptions;
+
+pub struct ApplyRequest {
+    /// What the manager wants, as sent.
+    pub applied: Value,
+    pub on_conflict: OnConflict,
+    pub options: WriteOptions,
+    pub manager: String,
+}
+
+impl Registry {
+    pub async fn apply(&self, grant: &Grant, request: ApplyRequest) -> Result<Written, ApiError> {
+        check_state(grant)?;
+        let step = Step::new(grant, &request.options, &request.manager);
+        let (target, served) = (step.target(), step.served());
+        for _ in 0..TRIES {
+            let entry = self.target_entry(target).await?;
+            let live = entry.stored.as_ref().map(|stored| served_value(served, stored)).transpose()?;
+            if live.is_none() && !target.subresource.is_empty() {
+                return Err(ApiError::not_found(&served.name, target.object()));
+            }
+            let mut wanted = merged(&step, live.as_ref(), &request)?;
+            if live.is_none() {
+                refuse_uid(&step, &request.applied)?;
+                let (options, manager) = (request.options.clone(), request.manager.clone());
+                let create = CreateRequest { object: wanted, managers: Managers::Applied, options, manager };
+                match self.try_create(grant, create).await {
+                    Err(error) if error.is_already_exists() => continue,
+                    answer => return answer,
+                }
+            }
+            check_name(target, &wanted)?;
+            settle_metadata(target, &mut wanted)?;
+            let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
+            if served.stores_as_served() {
+                served.strategy().default(&mut wanted);
+            }
+            if let Some(written) = self.replace(&step, &entry, wanted, Managers::Applied, &warnings).await? {
+                return Ok(written);
+            }
+        }
+        Err(contended(target))
+    }
+}
+
+/// The object that applying gives, decoded into its type.
+fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Result<Value, ApiError> {
+    let served = step.served();
+    let applied = &request.applied;
+    step.with_write(|write| {
+        let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
+        let decoded = codec::decode_value(served.ty, &object);
+        let decoded = decoded.map_err(|error| managed::undecodable(&object, &error.to_string(), write))?;
+        let mut value = decoded.value;
+        let map = object::object_mut(&mut value);
+        map.insert("kind".to_owned(), served.kind().into());
+        map.insert("apiVersion".to_owned(), served.api_version.as_str().into());
+        Ok(value)
+    })
+    .map_err(refuse)
+}
+
+fn refuse(error: ApplyError) -> ApiError {
+    match error {
+        ApplyError::BadRequest(message) => ApiError::bad_request(message),
+        ApplyError::Internal(message) => ApiError::internal_text(message),
+        ApplyError::Conflict(conflicts) => {
+            let causes = conflicts
+                .causes()
+                .into_iter()
+                .map(|cause| json!({"reason": "FieldManagerConflict", "message": cause.message, "field": cause.field}))
+                .collect();
+            ApiError::apply_conflict(conflicts.to_string(), causes)
+        }
+    }
+}
+
+/// What is made by applying has no uid yet: naming one means another object.
+fn refuse_uid(step: &Step<'_>, applied: &Value) -> Result<(), ApiError> {
+    let sent = object::string(applied, &["metadata", "uid"]);
+    if sent.is_empty() {
+        return Ok(());
+    }
+    let why = format!("uid mismatch: the provided object specified uid {sent}, and no existing object was found");
+    Err(ApiError::conflict(&step.served().name, step.target().object(), &why))
+}
