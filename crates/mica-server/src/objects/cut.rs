@@ -50,7 +50,9 @@ impl Origin<'_> {
 pub fn partial(stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
     let damaged = || ApiError::internal("stored data is damaged").because("a stored object's metadata cannot be found");
     let (json, hole) = (&stored.json()[..], stored.hole());
-    let metadata = member(json, "metadata").filter(|at| at.contains(&hole)).ok_or_else(damaged)?;
+    let metadata = member(json, "metadata")
+        .filter(|at| at.contains(&hole))
+        .ok_or_else(damaged)?;
     let inside = member(&json[metadata.clone()], "annotations");
     let annotations = inside.map(|at| at.start + metadata.start..at.end + metadata.start);
     out.extend_from_slice(HEAD);
@@ -156,9 +158,16 @@ mod tests {
     fn check(json: &str) -> String {
         let scheme = Scheme::new(Profile::Generic, &[]);
         let kind = scheme.find("", "v1", "configmaps").unwrap();
-        let record = Record { value: pack(json.as_bytes(), "u1", 1), revision: Revision(12) };
+        let record = Record {
+            value: pack(json.as_bytes(), "u1", 1),
+            revision: Revision(12),
+        };
         let stored = Content::read(&record).unwrap().object().unwrap();
-        let origin = Origin { plane: "p1", id: PlaneId::parse("0123456789ab").unwrap(), kind };
+        let origin = Origin {
+            plane: "p1",
+            id: PlaneId::parse("0123456789ab").unwrap(),
+            kind,
+        };
         let mut out = Vec::new();
         partial(&stored, &origin, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -167,7 +176,10 @@ mod tests {
         assert_eq!(value["metadata"]["resourceVersion"], "12");
         let ours = r#""mica.dev/plane":"p1","mica.dev/plane-id":"0123456789ab","mica.dev/api-version":"v1","mica.dev/kind":"ConfigMap","mica.dev/resource":"configmaps""#;
         let head = std::str::from_utf8(HEAD).unwrap();
-        text.strip_prefix(head).unwrap().replace(ours, "OURS").replace(r#","resourceVersion":"12""#, ",RV")
+        text.strip_prefix(head)
+            .unwrap()
+            .replace(ours, "OURS")
+            .replace(r#","resourceVersion":"12""#, ",RV")
     }
 
     #[test]

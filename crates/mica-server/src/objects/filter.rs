@@ -13,8 +13,15 @@ const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 /// Equal if any of the owners has the uid.
 const OWNER: &str = "metadata.ownerReferences.uid";
-const FIELDS: [&str; 7] =
-    [NAME, NAMESPACE, OWNER, PLANE_ID_ANNOTATION, API_VERSION_ANNOTATION, KIND_ANNOTATION, RESOURCE_ANNOTATION];
+const FIELDS: [&str; 7] = [
+    NAME,
+    NAMESPACE,
+    OWNER,
+    PLANE_ID_ANNOTATION,
+    API_VERSION_ANNOTATION,
+    KIND_ANNOTATION,
+    RESOURCE_ANNOTATION,
+];
 
 /// Selectors over metadata and kind.
 pub struct Filter {
@@ -26,8 +33,15 @@ impl Filter {
     pub fn parse(labels: &str, fields: &str) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(fields).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        if let Some(term) = fields.terms().iter().find(|term| !FIELDS.contains(&term.field.as_str())) {
-            return Err(ApiError::bad_request(format!("field label not supported: {}", term.field)));
+        if let Some(term) = fields
+            .terms()
+            .iter()
+            .find(|term| !FIELDS.contains(&term.field.as_str()))
+        {
+            return Err(ApiError::bad_request(format!(
+                "field label not supported: {}",
+                term.field
+            )));
         }
         Ok(Self { labels, fields })
     }
@@ -44,7 +58,11 @@ impl Filter {
 
     /// Whether an event about a whole plane concerns whoever asked: objects' names and labels do not count.
     pub fn shows_plane(&self, id: &str) -> bool {
-        self.fields.terms().iter().filter(|term| term.field == PLANE_ID_ANNOTATION).all(|term| agrees(term, id == term.value))
+        self.fields
+            .terms()
+            .iter()
+            .filter(|term| term.field == PLANE_ID_ANNOTATION)
+            .all(|term| agrees(term, id == term.value))
     }
 
     pub fn matches(&self, key: &Key, kind: &Served, stored: &Stored) -> Result<bool, ApiError> {

@@ -55,7 +55,9 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
     let (at, after) = match options.continue_token.as_str() {
         "" => (version.filter(|_| exact), None),
         _ if version.is_some() => {
-            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         token => {
             let (token, after) = Token::decode(token)?;
@@ -65,16 +67,32 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
     let mut walk = Walk::new(store, &asked, at, after.clone());
     let revision = walk.revision().await?;
     let describer = Describer::new(call.server.directory.clone());
-    let listing = Listing { walk, asked, describer, out: head(revision), first: true, finished: false };
+    let listing = Listing {
+        walk,
+        asked,
+        describer,
+        out: head(revision),
+        first: true,
+        finished: false,
+    };
     let body = if options.limit > 0 {
-        listing.page(usize::try_from(options.limit).unwrap_or(usize::MAX), revision).await.map_err(|error| {
-            // The state that the token is of is gone; the newest one can be read on from the same place.
-            let gone = error.code() == StatusCode::GONE;
-            match after.filter(|_| gone) {
-                Some(after) => error.with_continue(Token { rv: 0, after: after.as_str().to_owned() }.encode()),
-                None => error,
-            }
-        })?
+        listing
+            .page(usize::try_from(options.limit).unwrap_or(usize::MAX), revision)
+            .await
+            .map_err(|error| {
+                // The state that the token is of is gone; the newest one can be read on from the same place.
+                let gone = error.code() == StatusCode::GONE;
+                match after.filter(|_| gone) {
+                    Some(after) => error.with_continue(
+                        Token {
+                            rv: 0,
+                            after: after.as_str().to_owned(),
+                        }
+                        .encode(),
+                    ),
+                    None => error,
+                }
+            })?
     } else {
         listing.streamed().await?
     };
@@ -101,7 +119,9 @@ impl Listing {
     /// Appends the next object that matches, and says where it was.
     async fn next(&mut self) -> Result<Option<Key>, ApiError> {
         while let Some(Found { cursor, key, stored }) = self.walk.next().await? {
-            let Some(kind) = self.describer.kind(&key) else { continue };
+            let Some(kind) = self.describer.kind(&key) else {
+                continue;
+            };
             if !self.asked.filter.matches(&key, &kind, &stored)? {
                 continue;
             }
@@ -126,9 +146,11 @@ impl Listing {
         }
         // Whether anything follows does not depend on whether it matches: looking for a match could walk everything.
         let token = match last {
-            Some(last) if self.walk.next().await?.is_some() => {
-                Token { rv: revision.0, after: last.as_str().to_owned() }.encode()
+            Some(last) if self.walk.next().await?.is_some() => Token {
+                rv: revision.0,
+                after: last.as_str().to_owned(),
             }
+            .encode(),
             _ => String::new(),
         };
         if token.is_empty() {

@@ -141,11 +141,19 @@ impl Describer {
 
     /// The kind of the object at a key; `None` if nobody serves it.
     fn kind(&mut self, key: &Key) -> Option<Arc<Served>> {
-        if let Some(last) = self.last.as_ref().filter(|last| last.storage.as_key() == key.resource()) {
+        if let Some(last) = self
+            .last
+            .as_ref()
+            .filter(|last| last.storage.as_key() == key.resource())
+        {
             return Some(last.clone());
         }
         let root = self.directory.root();
-        let scheme = if key.plane() == PlaneId::ROOT { &root.scheme } else { self.directory.plane_scheme() };
+        let scheme = if key.plane() == PlaneId::ROOT {
+            &root.scheme
+        } else {
+            self.directory.plane_scheme()
+        };
         self.last = scheme.by_storage(key.resource()).cloned();
         self.last.clone()
     }
@@ -153,7 +161,11 @@ impl Describer {
     /// Appends the object's metadata. The plane's name is left out if the plane is gone.
     async fn write(&self, key: &Key, kind: &Served, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let name = self.directory.name_of(key.plane()).await?;
-        let origin = cut::Origin { plane: name.as_deref().unwrap_or_default(), id: key.plane(), kind };
+        let origin = cut::Origin {
+            plane: name.as_deref().unwrap_or_default(),
+            id: key.plane(),
+            kind,
+        };
         cut::partial(stored, &origin, out)
     }
 }

@@ -45,7 +45,16 @@ impl Walk {
             Scope::Plane(plane) => Some(plane),
             Scope::AllPlanes => after.as_ref().map(Key::plane),
         };
-        Self { store, scope: asked.scope, owner, at, after, plane, buffer: VecDeque::new(), finished: false }
+        Self {
+            store,
+            scope: asked.scope,
+            owner,
+            at,
+            after,
+            plane,
+            buffer: VecDeque::new(),
+            finished: false,
+        }
     }
 
     /// The revision whose state this walk shows. Reads the first page if that has not happened.
@@ -69,7 +78,14 @@ impl Walk {
     }
 
     async fn read(&self, range: &KeyRange, after: Option<&Key>, limit: usize) -> Result<Page, ReadError> {
-        self.store.range(RangeQuery { range, at: self.at, after, limit }).await
+        self.store
+            .range(RangeQuery {
+                range,
+                at: self.at,
+                after,
+                limit,
+            })
+            .await
     }
 
     async fn fill(&mut self) -> Result<(), ApiError> {
@@ -88,7 +104,11 @@ impl Walk {
                 continue;
             }
             if let Content::Object(stored) = Content::read(&record)? {
-                self.buffer.push_back(Found { cursor: key.clone(), key, stored });
+                self.buffer.push_back(Found {
+                    cursor: key.clone(),
+                    key,
+                    stored,
+                });
             }
         }
         Ok(())
@@ -96,12 +116,19 @@ impl Walk {
 
     /// The next page of what the index says of an owner, in the plane where the walk is.
     async fn fill_owned(&mut self, uid: &str) -> Result<(), ApiError> {
-        let Some(plane) = self.plane else { return self.next_index().await };
-        let page = self.read(&owner::owned_by(plane, uid), self.after.as_ref(), PAGE).await?;
+        let Some(plane) = self.plane else {
+            return self.next_index().await;
+        };
+        let page = self
+            .read(&owner::owned_by(plane, uid), self.after.as_ref(), PAGE)
+            .await?;
         self.at = Some(page.revision);
         self.after = page.records.last().map(|(record, _)| record.clone());
         let (store, at) = (&self.store, page.revision);
-        let reads = page.records.into_iter().filter_map(|(cursor, _)| Some((owner::object_of(&cursor)?, cursor)));
+        let reads = page
+            .records
+            .into_iter()
+            .filter_map(|(cursor, _)| Some((owner::object_of(&cursor)?, cursor)));
         let reads = stream::iter(reads).map(|(key, cursor)| async move { read_object(store, key, at, cursor).await });
         let found: Vec<Option<Found>> = reads.buffered(CONCURRENT_READS).try_collect().await?;
         self.buffer.extend(found.into_iter().flatten());
@@ -141,7 +168,18 @@ impl Walk {
 /// The object that an index leads to, as it was at a revision.
 async fn read_object(store: &Arc<dyn Store>, key: Key, at: Revision, cursor: Key) -> Result<Option<Found>, ApiError> {
     let range = KeyRange::One(key.clone());
-    let page = store.range(RangeQuery { range: &range, at: Some(at), after: None, limit: 1 }).await?;
-    let Some((_, record)) = page.records.into_iter().next() else { return Ok(None) };
-    Ok(Content::read(&record)?.object().map(|stored| Found { cursor, key, stored }))
+    let page = store
+        .range(RangeQuery {
+            range: &range,
+            at: Some(at),
+            after: None,
+            limit: 1,
+        })
+        .await?;
+    let Some((_, record)) = page.records.into_iter().next() else {
+        return Ok(None);
+    };
+    Ok(Content::read(&record)?
+        .object()
+        .map(|stored| Found { cursor, key, stored }))
 }

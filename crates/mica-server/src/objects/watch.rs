@@ -27,9 +27,7 @@ use crate::registry::owner;
 use crate::serve::{Call, stream as streams};
 use crate::stored::{Content, Stored};
 
-/// How often a watch that asked for bookmarks gets one.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How soon it is tried again while changes keep coming.
+/// How soon a bookmark is tried again while changes keep coming.
 const BOOKMARK_RETRY: Duration = Duration::from_secs(1);
 /// Without a timeout a watch ends after this long, and up to as long again: so that not all end at once.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -64,7 +62,8 @@ pub(super) async fn watch(call: &mut Call<'_>, plane: Option<&Plane>) -> Result<
         phase,
         told: Revision(0),
         bookmarks: options.allow_bookmarks,
-        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+        next_bookmark: Instant::now() + call.server.registry.bookmark_interval(),
+        bookmark_interval: call.server.registry.bookmark_interval(),
         deadline: Instant::now() + timeout,
         ready: VecDeque::new(),
         joins: !is_websocket(&call.parts.headers),
@@ -97,6 +96,7 @@ struct Watching {
     /// The newest revision told, so that bookmarks are only sent when they say something new.
     told: Revision,
     bookmarks: bool,
+    bookmark_interval: Duration,
     next_bookmark: Instant,
     deadline: Instant,
     ready: VecDeque<Bytes>,
@@ -129,7 +129,9 @@ impl Watching {
     /// What is there already without waiting for it.
     async fn waiting(&mut self) -> Option<Bytes> {
         while self.ready.is_empty() {
-            let Phase::Live(watch) = &mut self.phase else { return None };
+            let Phase::Live(watch) = &mut self.phase else {
+                return None;
+            };
             let signal = watch.try_next()?;
             if let Err(error) = self.signal(signal).await {
                 self.fail(&error);
@@ -189,7 +191,9 @@ impl Watching {
             }
             // Told as the watch's last event, as upstream does.
             Err(ReadError::Expired { compacted }) => {
-                self.fail(&ApiError::gone(format!("too old resource version: {after} ({compacted})")));
+                self.fail(&ApiError::gone(format!(
+                    "too old resource version: {after} ({compacted})"
+                )));
             }
             Err(error) => return Err(error.into()),
         }
@@ -216,12 +220,21 @@ impl Watching {
         if self.asked.scope == Scope::AllPlanes && event.key.plane() == PlaneId::ROOT {
             return self.root_event(event);
         }
-        let Some(kind) = self.describer.kind(&event.key) else { return Ok(()) };
-        let before = event.previous.as_ref().map(Content::read).transpose()?.and_then(Content::object);
+        let Some(kind) = self.describer.kind(&event.key) else {
+            return Ok(());
+        };
+        let before = event
+            .previous
+            .as_ref()
+            .map(Content::read)
+            .transpose()?
+            .and_then(Content::object);
         let after = match &event.change {
-            Change::Put(value) => {
-                Content::read(&Record { value: value.clone(), revision: event.revision })?.object()
-            }
+            Change::Put(value) => Content::read(&Record {
+                value: value.clone(),
+                revision: event.revision,
+            })?
+            .object(),
             Change::Delete => None,
         };
         let shown = |stored: Option<&Stored>| match stored {
@@ -244,18 +257,32 @@ impl Watching {
 
     /// Of root's changes only one matters: a Plane that goes, and its content with it.
     fn root_event(&mut self, event: &Event) -> Result<(), ApiError> {
-        let (Change::Delete, Some(previous)) = (&event.change, &event.previous) else { return Ok(()) };
+        let (Change::Delete, Some(previous)) = (&event.change, &event.previous) else {
+            return Ok(());
+        };
         if event.key.resource().split_once('/') != Some((GROUP, PLANES)) {
             return Ok(());
         }
-        let Some(stored) = Content::read(previous)?.object() else { return Ok(()) };
+        let Some(stored) = Content::read(previous)?.object() else {
+            return Ok(());
+        };
         let id = mica_machinery::select::text_at(stored.json(), &["status", "id"]);
-        let Some(id) = id.and_then(|id| PlaneId::parse(&id).ok()) else { return Ok(()) };
-        let Some(kind) = self.describer.kind(&event.key).filter(|_| self.asked.filter.shows_plane(id.as_str())) else {
+        let Some(id) = id.and_then(|id| PlaneId::parse(&id).ok()) else {
+            return Ok(());
+        };
+        let Some(kind) = self
+            .describer
+            .kind(&event.key)
+            .filter(|_| self.asked.filter.shows_plane(id.as_str()))
+        else {
             return Ok(());
         };
         let mut out = frame_head("DELETED");
-        let origin = cut::Origin { plane: event.key.name(), id, kind: &kind };
+        let origin = cut::Origin {
+            plane: event.key.name(),
+            id,
+            kind: &kind,
+        };
         cut::partial(&stored.clone().at(event.revision), &origin, &mut out)?;
         self.told = event.revision;
         self.push(out);
@@ -270,10 +297,10 @@ impl Watching {
     fn bookmark_if_due(&mut self) {
         let Phase::Live(watch) = &mut self.phase else { return };
         let Some(revision) = watch.caught_up() else {
-            self.next_bookmark = Instant::now() + BOOKMARK_RETRY;
+            self.next_bookmark = Instant::now() + BOOKMARK_RETRY.min(self.bookmark_interval);
             return;
         };
-        self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        self.next_bookmark = Instant::now() + self.bookmark_interval;
         if revision > self.told {
             self.bookmark(revision, false);
         }
@@ -286,7 +313,8 @@ impl Watching {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-        self.ready.push_back(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into());
+        self.ready
+            .push_back(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into());
     }
 }
 

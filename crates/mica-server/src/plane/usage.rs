@@ -26,7 +26,11 @@ pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> 
         // The two are read one after the other: what goes in between must not make them negative.
         let objects = whole.records.saturating_sub(internal.records);
         let bytes = whole.bytes.saturating_sub(internal.bytes);
-        object::set(&mut plane, &["status", "usage"], json!({"objects": objects, "bytes": bytes}));
+        object::set(
+            &mut plane,
+            &["status", "usage"],
+            json!({"objects": objects, "bytes": bytes}),
+        );
     }
     Ok(Some(plane))
 }

@@ -35,7 +35,9 @@ fn owned() -> GroupResource {
 
 /// Whether a key is one of our own records and no object.
 pub fn is_internal(key: &Key) -> bool {
-    key.resource().strip_prefix(INTERNAL_GROUP).is_some_and(|rest| rest.starts_with('/'))
+    key.resource()
+        .strip_prefix(INTERNAL_GROUP)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// What the index of one plane says of one owner.
@@ -84,7 +86,11 @@ pub fn index_writes(
     };
     let gone = before.difference(&after).map(|uid| Write::Delete { key: record(uid) });
     let kept = after.iter().filter(|uid| ttl.is_some() || !before.contains(*uid));
-    let put = kept.map(|uid| Write::Put { key: record(uid), value: bytes::Bytes::new(), ttl });
+    let put = kept.map(|uid| Write::Put {
+        key: record(uid),
+        value: bytes::Bytes::new(),
+        ttl,
+    });
     Ok(gone.chain(put).collect())
 }
 
@@ -123,7 +129,9 @@ mod tests {
             .iter()
             .map(|uid| serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid}))
             .collect();
-        serde_json::json!({"metadata": {"name": "a", "ownerReferences": owners}}).to_string().into_bytes()
+        serde_json::json!({"metadata": {"name": "a", "ownerReferences": owners}})
+            .to_string()
+            .into_bytes()
     }
 
     fn show(writes: &[Write]) -> Vec<String> {
@@ -142,15 +150,31 @@ mod tests {
     fn only_the_difference_is_written() {
         let key = plane().object(&GroupResource::new("", "configmaps"), Some("ns"), "a");
         let (one, both, none) = (json(&["u1"]), json(&["u1", "u2"]), json(&[]));
-        let writes = |before: Option<&[u8]>, after: Option<&[u8]>, ttl| show(&index_writes(&key, before, after, ttl).unwrap());
-        assert_eq!(writes(None, Some(&one), None), ["put mica.internal/owned/u1/%configmaps%ns%a None"]);
-        assert_eq!(writes(Some(&one), Some(&both), None), ["put mica.internal/owned/u2/%configmaps%ns%a None"]);
-        assert_eq!(writes(Some(&both), Some(&one), None), ["delete mica.internal/owned/u2/%configmaps%ns%a"]);
-        assert_eq!(writes(Some(&one), None, None), ["delete mica.internal/owned/u1/%configmaps%ns%a"]);
+        let writes =
+            |before: Option<&[u8]>, after: Option<&[u8]>, ttl| show(&index_writes(&key, before, after, ttl).unwrap());
+        assert_eq!(
+            writes(None, Some(&one), None),
+            ["put mica.internal/owned/u1/%configmaps%ns%a None"]
+        );
+        assert_eq!(
+            writes(Some(&one), Some(&both), None),
+            ["put mica.internal/owned/u2/%configmaps%ns%a None"]
+        );
+        assert_eq!(
+            writes(Some(&both), Some(&one), None),
+            ["delete mica.internal/owned/u2/%configmaps%ns%a"]
+        );
+        assert_eq!(
+            writes(Some(&one), None, None),
+            ["delete mica.internal/owned/u1/%configmaps%ns%a"]
+        );
         assert!(writes(Some(&one), Some(&one), None).is_empty());
         assert!(writes(None, Some(&none), None).is_empty());
         let hour = Some(Duration::from_secs(3600));
-        assert_eq!(writes(Some(&one), Some(&one), hour), ["put mica.internal/owned/u1/%configmaps%ns%a Some(3600s)"]);
+        assert_eq!(
+            writes(Some(&one), Some(&one), hour),
+            ["put mica.internal/owned/u1/%configmaps%ns%a Some(3600s)"]
+        );
     }
 
     #[test]
@@ -161,10 +185,14 @@ mod tests {
             plane().object(&roles, None, "system:controller:x"),
         ] {
             let writes = index_writes(&key, None, Some(&json(&["u1"])), None).unwrap();
-            let Write::Put { key: record, .. } = &writes[0] else { panic!("a put") };
+            let Write::Put { key: record, .. } = &writes[0] else {
+                panic!("a put")
+            };
             assert_eq!(object_of(record), Some(key));
             assert!(is_internal(record) && owned_by(record.plane(), "u1").contains(record));
-            assert!(end_of_index(record.plane()) > *record && end_of_plane(record.plane()) > end_of_index(record.plane()));
+            assert!(
+                end_of_index(record.plane()) > *record && end_of_plane(record.plane()) > end_of_index(record.plane())
+            );
         }
     }
 
@@ -174,7 +202,9 @@ mod tests {
         let long = "x".repeat(1000);
         for uid in ["", "a/b", "../..", "%", "~a", "ü", "a b", &long] {
             let writes = index_writes(&key, None, Some(&json(&[uid])), None).unwrap();
-            let Write::Put { key: record, .. } = &writes[0] else { panic!("a put") };
+            let Write::Put { key: record, .. } = &writes[0] else {
+                panic!("a put")
+            };
             assert!(record.as_str().len() < 120, "{record:?}");
             assert_eq!(object_of(record).as_ref(), Some(&key), "{uid}");
             assert!(owned_by(key.plane(), uid).contains(record), "{uid}");

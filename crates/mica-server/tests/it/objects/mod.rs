@@ -1,0 +1,7 @@
+//! The metadata of all objects: lists, watches, owners, and what a Plane says of its usage.
+
+mod api;
+mod list;
+mod owner;
+mod usage;
+mod watch;
