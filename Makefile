@@ -26,6 +26,8 @@ test: tools ## set this machine up and run every check
 
 soak: tools ## what takes hours: thousands of kills, fuzzing, very many planes
 	MICA_SOAK=1 cargo test --release --workspace -- --nocapture
+	cargo build --release -p mica -p mica-bench
+	target/release/mica-bench run --no-floor --mica target/release/mica --planes 1000000 --only planes,first-request,restart
 
 bench: tools ## measure the server, the floors and (KUBE_APISERVER=path) a real kube-apiserver
 	cargo build --release -p mica -p mica-bench
