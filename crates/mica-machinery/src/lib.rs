@@ -15,6 +15,7 @@ pub mod openapi;
 pub mod patch;
 pub mod protobuf;
 pub mod quantity;
+pub mod schema;
 pub mod select;
 pub mod strategic;
 pub mod time;

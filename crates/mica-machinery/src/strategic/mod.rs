@@ -17,6 +17,8 @@ mod tests;
 
 use serde_json::Value;
 
+pub(crate) use print::plain;
+
 use crate::codec::{DecodeError, decode_object, decode_value};
 use crate::facts::TypeId;
 use crate::field::{Error, Path};

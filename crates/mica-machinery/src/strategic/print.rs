@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// `%v`.
-pub(super) fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     let mut out = String::new();
     write_plain(&mut out, value);
     out
@@ -41,7 +41,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
 fn write_plain(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("<nil>"),
-        Value::Number(number) => write_number(out, number),
+        Value::Number(number) => out.push_str(&crate::schema::go::number(number)),
         Value::String(text) => out.push_str(text),
         Value::Bool(value) => drop(write!(out, "{value}")),
         Value::Array(items) => write_list(out, items, write_plain),
@@ -87,21 +87,4 @@ fn write_map(out: &mut String, members: &serde_json::Map<String, Value>, write: 
         write(out, value);
     }
     out.push(']');
-}
-
-/// Go's `%v` of a float has at most 21 digits before it takes an exponent of at least two digits.
-fn write_number(out: &mut String, number: &serde_json::Number) {
-    let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
-        let _ = write!(out, "{number}");
-        return;
-    };
-    let magnitude = float.abs();
-    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
-        let text = format!("{float:e}");
-        let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
-        let (sign, power) = power.strip_prefix('-').map_or(('+', power), |power| ('-', power));
-        let _ = write!(out, "{digits}e{sign}{power:0>2}");
-    } else {
-        let _ = write!(out, "{float}");
-    }
 }

@@ -1,0 +1,371 @@
+//! What custom resources are pruned to, filled with and refused for, from kube-apiserver's recorded answers.
+
+use serde_json::{Value, json};
+
+use super::rule::NoRules;
+use super::*;
+
+fn compiled(spec: Value) -> Compiled {
+    Compiled::new(&json!({"type": "object", "properties": {"spec": spec}}), &NoRules)
+}
+
+fn object(spec: &Value) -> Value {
+    json!({"apiVersion": "e.org/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
+}
+
+/// The errors of a `spec` under a schema of `spec`, as one refusal prints them.
+#[track_caller]
+fn check(schema: Value, spec: Value, expected: &str) {
+    let compiled = compiled(schema);
+    let mut object = object(&spec);
+    compiled
+        .prepare(&mut object, Malformed::Refuse)
+        .expect("metadata is fine");
+    compiled.default(&mut object);
+    let checked = compiled.validate(&object, None, Earlier::default());
+    assert_eq!(crate::field::aggregate(&checked.errors), expected);
+}
+
+/// The errors of a `spec.f`.
+#[track_caller]
+fn check_f(schema: Value, value: Value, expected: &str) {
+    check(
+        json!({"type": "object", "properties": {"f": schema}}),
+        json!({"f": value}),
+        expected,
+    );
+}
+
+/// What becomes of a `spec`, and which fields are unknown.
+#[track_caller]
+fn check_prepared(schema: Value, spec: Value, expected: Value, unknown: &[&str]) {
+    let compiled = compiled(schema);
+    let mut object = object(&spec);
+    let found = compiled
+        .prepare(&mut object, Malformed::Refuse)
+        .expect("metadata is fine");
+    compiled.default(&mut object);
+    assert_eq!(object["spec"], expected);
+    assert_eq!(found, unknown);
+}
+
+#[test]
+fn types() {
+    let wrong = |found: &str, ty: &str| {
+        format!(r#"spec.f: Invalid value: "{found}": spec.f in body must be of type {ty}: "{found}""#)
+    };
+    check_f(json!({"type": "string"}), json!(1), &wrong("integer", "string"));
+    check_f(json!({"type": "string"}), json!({}), &wrong("object", "string"));
+    check_f(json!({"type": "integer"}), json!("1"), &wrong("string", "integer"));
+    check_f(json!({"type": "integer"}), json!(1.0), "");
+    check_f(json!({"type": "number"}), json!(1), "");
+    check_f(
+        json!({"type": "integer"}),
+        json!(1.5),
+        r#"[spec.f: Invalid value: "number": spec.f in body must be of type integer: "number", <nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.f]"#,
+    );
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    check_f(
+        list,
+        json!([1, null]),
+        r#"spec.f[1]: Invalid value: "null": spec.f[1] in body must be of type integer: "null""#,
+    );
+    check_f(
+        json!({"x-kubernetes-int-or-string": true}),
+        json!(1.5),
+        r#"spec.f: Invalid value: "number": spec.f in body must be of type integer,string: "number""#,
+    );
+    check_f(json!({"x-kubernetes-int-or-string": true}), json!("80%"), "");
+    check_f(json!({"type": "string", "nullable": true}), json!(null), "");
+}
+
+#[test]
+fn values() {
+    check_f(
+        json!({"type": "string", "enum": ["red", "green"]}),
+        json!("blue"),
+        r#"spec.f: Unsupported value: "blue": supported values: "red", "green""#,
+    );
+    check_f(
+        json!({"type": "integer", "enum": [1, 2, 3]}),
+        json!(4),
+        r#"spec.f: Unsupported value: 4: supported values: "1", "2", "3""#,
+    );
+    let bounds = json!({"type": "integer", "minimum": 1, "maximum": 10});
+    check_f(
+        bounds.clone(),
+        json!(0),
+        "spec.f: Invalid value: 0: spec.f in body should be greater than or equal to 1",
+    );
+    check_f(
+        bounds,
+        json!(11),
+        "spec.f: Invalid value: 11: spec.f in body should be less than or equal to 10",
+    );
+    check_f(
+        json!({"type": "number", "minimum": 0, "exclusiveMinimum": true}),
+        json!(0),
+        "spec.f: Invalid value: 0: spec.f in body should be greater than 0",
+    );
+    check_f(
+        json!({"type": "number", "multipleOf": 0.5}),
+        json!(1.3),
+        "spec.f: Invalid value: 1.3: spec.f in body should be a multiple of 0.5",
+    );
+    check_f(
+        json!({"type": "string", "minLength": 2, "maxLength": 4}),
+        json!("a"),
+        r#"spec.f: Invalid value: "a": spec.f in body should be at least 2 chars long"#,
+    );
+    check_f(json!({"type": "string", "maxLength": 4}), json!("äöüß"), "");
+    check_f(
+        json!({"type": "string", "maxLength": 4}),
+        json!("abcde"),
+        "spec.f: Too long: may not be more than 4 bytes",
+    );
+    check_f(
+        json!({"type": "string", "pattern": "^[a-z]+-[0-9]{2}$"}),
+        json!("ab-1"),
+        r#"spec.f: Invalid value: "ab-1": spec.f in body should match '^[a-z]+-[0-9]{2}$'"#,
+    );
+    check_f(
+        json!({"type": "string", "format": "date"}),
+        json!("2023-02-29"),
+        r#"spec.f: Invalid value: "2023-02-29": spec.f in body must be of type date: "2023-02-29""#,
+    );
+    check_f(
+        json!({"type": "integer", "format": "int32"}),
+        json!(2_147_483_648_i64),
+        r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.f"#,
+    );
+}
+
+#[test]
+fn lists_and_maps() {
+    let list = json!({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2});
+    check_f(
+        list.clone(),
+        json!([]),
+        "spec.f: Invalid value: 0: spec.f in body should have at least 1 items",
+    );
+    check_f(
+        list,
+        json!(["a", "b", "c"]),
+        "spec.f: Too many: 3: must have at most 2 items",
+    );
+    let map =
+        json!({"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 2});
+    check_f(
+        map.clone(),
+        json!({}),
+        "spec.f: Invalid value: 0: spec.f in body should have at least 1 properties",
+    );
+    check_f(
+        map,
+        json!({"a": "x", "b": "y", "c": "z"}),
+        "spec.f: Too many: 3: must have at most 2 items",
+    );
+    let required = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+    check_f(required.clone(), json!({"a": null}), "spec.f.a: Required value");
+    let maps = json!({"type": "object", "additionalProperties": required});
+    check_f(maps, json!({"k.1": {}}), "spec.f.k.1.a: Required value");
+    check_f(
+        json!({"type": "object", "additionalProperties": false}),
+        json!({"a": 1}),
+        r#"spec.f: Invalid value: "a": spec.f.a in body is a forbidden property"#,
+    );
+}
+
+#[test]
+fn junctors() {
+    let either = json!([{"required": ["a"]}, {"required": ["b"]}]);
+    let properties = json!({"a": {"type": "string"}, "b": {"type": "string"}});
+    let one_of = json!({"type": "object", "properties": properties, "oneOf": either});
+    check_f(
+        one_of.clone(),
+        json!({}),
+        r#"[<nil>: Invalid value: "": "spec.f" must validate one and only one schema (oneOf). Found none valid, spec.f.a: Required value]"#,
+    );
+    check_f(
+        one_of,
+        json!({"a": "x", "b": "y"}),
+        r#"<nil>: Invalid value: "": "spec.f" must validate one and only one schema (oneOf). Found 2 valid alternatives"#,
+    );
+    let any_of = json!({"type": "object", "properties": properties, "anyOf": either});
+    check_f(
+        any_of,
+        json!({}),
+        r#"[<nil>: Invalid value: "": "spec.f" must validate at least one schema (anyOf), spec.f.a: Required value]"#,
+    );
+    let all_of = json!({"type": "string", "allOf": [{"minLength": 2}, {"pattern": "^a"}]});
+    check_f(
+        all_of.clone(),
+        json!("b"),
+        r#"[spec.f: Invalid value: "b": spec.f in body should be at least 2 chars long, spec.f: Invalid value: "b": spec.f in body should match '^a', <nil>: Invalid value: "": "spec.f" must validate all the schemas (allOf). None validated]"#,
+    );
+    check_f(
+        all_of,
+        json!("bb"),
+        r#"[spec.f: Invalid value: "bb": spec.f in body should match '^a', <nil>: Invalid value: "": "spec.f" must validate all the schemas (allOf)]"#,
+    );
+    check_f(
+        json!({"type": "string", "not": {"enum": ["no"]}}),
+        json!("no"),
+        r#"<nil>: Invalid value: "": "spec.f" must not validate the schema (not)"#,
+    );
+    check_f(
+        json!({"type": "string", "anyOf": [{"pattern": "^a"}, {"maxLength": 1}]}),
+        json!("xyz"),
+        r#"[<nil>: Invalid value: "": "spec.f" must validate at least one schema (anyOf), spec.f: Invalid value: "xyz": spec.f in body should match '^a']"#,
+    );
+}
+
+#[test]
+fn sets_and_keyed_lists_hold_nothing_twice() {
+    let set = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
+    check_f(
+        set.clone(),
+        json!(["a", "b", "a"]),
+        r#"spec.f[2]: Duplicate value: "a""#,
+    );
+    check_f(set, json!(["a", "a", "a"]), r#"spec.f[1]: Duplicate value: "a""#);
+    let keyed = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
+        "items": {"type": "object", "required": ["k"], "properties": {
+            "k": {"type": "string"}, "p": {"type": "string", "default": "TCP"}, "v": {"type": "integer"}}}
+    });
+    check_f(keyed.clone(), json!([{"k": "a"}, {"k": "a", "p": "UDP"}]), "");
+    check_f(
+        keyed.clone(),
+        json!([{"k": "a", "v": 1}, {"k": "b"}, {"k": "a", "v": 2}]),
+        r#"spec.f[2]: Duplicate value: {"k":"a","p":"TCP"}"#,
+    );
+    check_f(keyed, json!([{"p": "x"}]), "spec.f[0].k: Required value");
+}
+
+#[test]
+fn unknown_fields_are_pruned_at_every_level() {
+    let schema = json!({"type": "object", "properties": {
+        "l": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}},
+        "m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"c": {"type": "string"}}}},
+        "o": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+    check_prepared(
+        schema,
+        json!({"l": [{"b": "y", "u": 2}], "m": {"k": {"c": "z", "u": 3}}, "o": {"a": "x", "u": 1}, "u": 4}),
+        json!({"l": [{"b": "y"}], "m": {"k": {"c": "z"}}, "o": {"a": "x"}}),
+        &["spec.l[0].u", "spec.m.k.u", "spec.o.u", "spec.u"],
+    );
+    check_prepared(
+        json!({"type": "object", "properties": {"f": {"type": "object", "additionalProperties": true}}}),
+        json!({"f": {"a": 1, "b": {"c": [1, "x"]}}}),
+        json!({"f": {"a": 1, "b": {}}}),
+        &["spec.f.b.c"],
+    );
+    let island = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"o": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+    check_prepared(
+        island,
+        json!({"any": {"deep": [1, {"x": null}]}, "o": {"a": "x", "u": 1}}),
+        json!({"any": {"deep": [1, {"x": null}]}, "o": {"a": "x"}}),
+        &["spec.o.u"],
+    );
+}
+
+#[test]
+fn nulls_go_where_they_may_not_be() {
+    let schema = json!({"type": "object", "properties": {
+        "f": {"type": "string"}, "m": {"type": "object", "additionalProperties": {"type": "string"}}}});
+    check_prepared(
+        schema,
+        json!({"f": null, "m": {"a": null, "b": "x"}}),
+        json!({"m": {"b": "x"}}),
+        &[],
+    );
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string", "default": "x"},
+        "b": {"type": "string", "default": "y", "nullable": true}, "c": {"type": "string", "nullable": true}}});
+    check_prepared(
+        schema.clone(),
+        json!({"a": null, "b": null, "c": null}),
+        json!({"a": "x", "b": null, "c": null}),
+        &[],
+    );
+    check_prepared(schema, json!({"a": ""}), json!({"a": "", "b": "y"}), &[]);
+}
+
+#[test]
+fn defaults_reach_into_what_is_there() {
+    let schema = json!({"type": "object", "properties": {
+        "o": {"type": "object", "properties": {"n": {"type": "string", "default": "deep"}}},
+        "p": {"type": "object", "default": {}, "properties": {"n": {"type": "string", "default": "deep"}}},
+        "l": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}},
+        "m": {"type": "object", "additionalProperties": {"type": "object",
+            "properties": {"k": {"type": "string", "default": "v"}}}}}});
+    check_prepared(schema.clone(), json!({}), json!({"p": {"n": "deep"}}), &[]);
+    check_prepared(
+        schema,
+        json!({"o": {}, "l": [{}], "m": {"x": {}}}),
+        json!({"o": {"n": "deep"}, "p": {"n": "deep"}, "l": [{"n": 1}], "m": {"x": {"k": "v"}}}),
+        &[],
+    );
+}
+
+#[test]
+fn embedded_resources_have_a_type_and_proper_metadata() {
+    let schema = json!({"type": "object", "properties": {"t": {"type": "object",
+        "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}});
+    check_prepared(
+        schema.clone(),
+        json!({"t": {"apiVersion": "v1", "kind": "Pod", "metadata": {"bogus": 1, "name": "p"}, "spec": {"any": 1}}}),
+        json!({"t": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"any": 1}}}),
+        &["spec.t.metadata.bogus"],
+    );
+    check(
+        schema.clone(),
+        json!({"t": {"metadata": {}}}),
+        "[spec.t.apiVersion: Required value, spec.t.kind: Required value]",
+    );
+    check(
+        schema.clone(),
+        json!({"t": {"apiVersion": "a/b/c", "kind": "K"}}),
+        r#"spec.t.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c"#,
+    );
+    let compiled = compiled(schema);
+    let mut bad = object(&json!({"t": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": 1}}}}));
+    assert_eq!(
+        compiled
+            .prepare(&mut bad.clone(), Malformed::Refuse)
+            .unwrap_err()
+            .to_string(),
+        r#"spec.t.metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"#
+    );
+    compiled
+        .prepare(&mut bad, Malformed::Drop)
+        .expect("what is malformed is dropped");
+    assert_eq!(bad["spec"]["t"]["metadata"], json!({}));
+}
+
+#[test]
+fn what_did_not_change_is_forgiven() {
+    let schema = json!({"type": "object", "properties": {
+        "f": {"type": "string", "maxLength": 3}, "g": {"type": "string"},
+        "o": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["b"]},
+        "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 1}}}}}});
+    let compiled = compiled(schema);
+    let errors = |new: Value, old: Value| {
+        let checked = compiled.validate(&object(&new), Some(&object(&old)), Earlier::default());
+        crate::field::aggregate(&checked.errors)
+    };
+    let old = json!({"f": "long enough", "o": {"a": "x"}, "l": [{"k": "a", "v": 5}]});
+    let mut new = old.clone();
+    new["g"] = json!("y");
+    new["l"] = json!([{"k": "b"}, {"k": "a", "v": 5}]);
+    assert_eq!(errors(new.clone(), old.clone()), "");
+    new["f"] = json!("still long");
+    new["o"]["a"] = json!("y");
+    new["l"][1]["v"] = json!(6);
+    assert_eq!(
+        errors(new, old),
+        "[spec.f: Too long: may not be more than 3 bytes, spec.l[1].v: Invalid value: 6: spec.l[1].v in body should be less than or equal to 1, spec.o.b: Required value]"
+    );
+}
