@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::object;
-use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Record, Revision, Signal, Store, Txn, Write};
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::cache::Followed;
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::side::{Side, SideWrites};
 use super::{Plane, State};
-use crate::base::{BaseLayer, Birth};
+use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Served};
 use crate::stored::Content;
@@ -28,8 +28,14 @@ use crate::stored::Content;
 /// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
 const CACHED_PLANES: usize = 10_000;
 
+/// Names of planes kept by id, for answers over all planes. An entry is about 100 bytes.
+const CACHED_NAMES: usize = 50_000;
+
 /// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
 const CACHED_ADDRESSES: usize = 10_000;
+
+/// Base layers of a store: each release of ours and each authority make one.
+const MAX_LAYERS: usize = 1000;
 
 /// Planes looked up at once. Who asks for ever new names waits here, and cannot keep the store from those who write.
 const LOOKUPS: usize = 32;
@@ -65,7 +71,7 @@ pub struct Directory {
     /// The layer that new planes are born from.
     layer: Arc<BaseLayer>,
     /// Older layers that planes still name, by id.
-    layers: papaya::HashMap<String, Arc<BaseLayer>>,
+    layers: Arc<Layers>,
     cache: Followed<Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<Option<Arc<str>>>,
@@ -130,19 +136,20 @@ impl Directory {
             let records = [(birth_at.clone(), json_bytes(&birth)), (state_at.clone(), json_bytes(&state))];
             store.commit(put_absent(records)).await.or_else(already_there)?;
         }
-        let layers = papaya::HashMap::new();
-        layers.pin().insert(layer.id.clone(), layer.clone());
+        let layers = Arc::new(Layers::default());
+        layers.insert(layer.clone());
         let mut directory = Self {
             store,
-            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layer)),
+            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layer, &layers)),
             plane_scheme,
             layer,
             layers,
             cache: Followed::new(CACHED_PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
-            names: Cache::new(CACHED_PLANES),
+            names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
         };
+        directory.load_layers(&root_scheme).await?;
         let root = directory.load(PlaneId::ROOT, root_scheme).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
         directory.root = ArcSwap::from_pointee(root);
@@ -256,6 +263,7 @@ impl Directory {
             keys: PlaneKeys::new(id),
             scheme,
             base,
+            layers: self.layers.clone(),
             birth,
             state: read_record::<StateRecord>(&state)?.state,
             state_key,
@@ -265,15 +273,34 @@ impl Directory {
     }
 
     async fn layer(&self, id: &str, scheme: &Scheme) -> Result<Arc<BaseLayer>, ApiError> {
-        if let Some(layer) = self.layers.pin().get(id) {
-            return Ok(layer.clone());
+        if let Some(layer) = self.layers.get(id) {
+            return Ok(layer);
         }
         let record = self.store.get(&internal("baselayers", id)).await?;
         let record = record.ok_or_else(|| ApiError::internal(&format!("base layer {id} is missing")))?;
         let objects: Vec<Value> = read_record(&record)?;
         let layer = Arc::new(BaseLayer::new(scheme, &objects));
-        self.layers.pin().insert(id.to_owned(), layer.clone());
+        self.layers.insert(layer.clone());
         Ok(layer)
+    }
+
+    /// Reads the layers that are not known yet.
+    async fn load_layers(&self, scheme: &Scheme) -> Result<(), ApiError> {
+        let range = KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, "baselayers"));
+        let page = self.store.range(RangeQuery { range: &range, at: None, after: None, limit: MAX_LAYERS }).await?;
+        for (key, _) in &page.records {
+            self.layer(key.name(), scheme).await?;
+        }
+        Ok(())
+    }
+
+    /// The layer that new planes are born from.
+    pub(super) fn newest_layer(&self) -> &Arc<BaseLayer> {
+        &self.layer
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// Forgets planes and addresses as their records change, on whatever server that happens. Ends when the store closes.
@@ -297,12 +324,22 @@ impl Directory {
         let now = self.store.status().await?.revision;
         let mut states = self.store.watch(internal("planestates"), now).await?;
         let mut addresses = self.store.watch(internal("planeaddresses"), now).await?;
+        let mut layers = self.store.watch(internal("baselayers"), now).await?;
+        let scheme = self.root.load().scheme.clone();
+        self.load_layers(&scheme).await?;
         self.cache.begin();
         self.addresses.begin();
         loop {
             let (signal, of_state) = tokio::select! {
                 signal = states.next() => (signal, true),
                 signal = addresses.next() => (signal, false),
+                signal = layers.next() => {
+                    if signal.is_ok() {
+                        self.load_layers(&scheme).await?;
+                        continue;
+                    }
+                    (signal, false)
+                }
             };
             match signal {
                 Ok(Signal::Event(event)) if of_state => self.forget_event(&event),
@@ -320,6 +357,12 @@ impl Directory {
             mica_store::Change::Delete => event.previous.as_ref().map(|record| record.value.clone()),
         };
         let Some(record) = current.and_then(|value| serde_json::from_slice::<StateRecord>(&value).ok()) else { return };
+        if record.state == State::Draining
+            && let Ok(id) = PlaneId::parse(event.key.name())
+        {
+            // Watches over all planes tell of its last objects when its own records are gone.
+            self.names.insert(id, record.name.as_str().into());
+        }
         // A cached plane that was read after this change stays.
         if !self.cache.peek(&record.name).is_some_and(|plane| plane.state_revision >= event.revision) {
             self.cache.forget(&record.name);
@@ -356,7 +399,7 @@ fn already_there(error: mica_store::CommitError) -> Result<mica_store::Committed
     }
 }
 
-fn placeholder(scheme: &Arc<Scheme>, layer: &Arc<BaseLayer>) -> Plane {
+fn placeholder(scheme: &Arc<Scheme>, layer: &Arc<BaseLayer>, layers: &Arc<Layers>) -> Plane {
     let id = PlaneId::ROOT;
     Plane {
         id,
@@ -364,6 +407,7 @@ fn placeholder(scheme: &Arc<Scheme>, layer: &Arc<BaseLayer>) -> Plane {
         keys: PlaneKeys::new(id),
         scheme: scheme.clone(),
         base: layer.clone(),
+        layers: layers.clone(),
         birth: Birth { seed: String::new(), created: jiff::Timestamp::UNIX_EPOCH, revision: Revision(0) },
         state: State::Active,
         state_key: state_key(id),

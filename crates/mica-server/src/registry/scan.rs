@@ -50,6 +50,7 @@ pub struct Scan {
     at: Option<Revision>,
     after: Option<Key>,
     buffer: VecDeque<(Key, Stored)>,
+    started: bool,
     finished: bool,
     page: usize,
 }
@@ -95,7 +96,7 @@ impl Scan {
         after: Option<Key>,
     ) -> Self {
         let buffer = VecDeque::new();
-        Self { store, plane, served, range, under, at, after, buffer, finished: false, page: PAGE }
+        Self { store, plane, served, range, under, at, after, buffer, started: false, finished: false, page: PAGE }
     }
 
     /// Reads smaller pages: for walks that will stop after about this many.
@@ -107,7 +108,7 @@ impl Scan {
 
     /// The revision whose state this walk shows. Reads the first page if that has not happened.
     pub async fn revision(&mut self) -> Result<Revision, ApiError> {
-        if self.at.is_none() {
+        if !self.started {
             self.fill().await?;
         }
         Ok(self.at.expect("the first page pins the revision"))
@@ -125,6 +126,7 @@ impl Scan {
         let query =
             RangeQuery { range: &self.range, at: self.at, after: self.after.as_ref(), limit: self.page };
         let page = self.store.range(query).await?;
+        self.started = true;
         self.at = Some(page.revision);
         self.finished = !page.more;
         let after = self.after.take();
@@ -141,7 +143,11 @@ impl Scan {
             if base.front() == Some(&key) {
                 base.pop_front();
             }
-            if let Content::Object(stored) = Content::read(&record)? {
+            let stored = match &self.plane {
+                Some(plane) => plane.read(&key, &record)?.object(),
+                None => Content::read(&record)?.object(),
+            };
+            if let Some(stored) = stored {
                 self.buffer.push_back((key, stored));
             }
         }
