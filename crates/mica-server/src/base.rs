@@ -3,9 +3,11 @@
 //! A layer is immutable and named by the hash of its content. A plane names a layer and overlays its own keys: reads fall
 //! through to the layer, a write copies, a delete leaves a mark. What differs between planes (uid, creationTimestamp,
 //! resourceVersion) is put into the template when it is read, so a fresh plane needs nothing written into it.
+//! `docs/design/base-layer.md` tells how planes move to newer layers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use mica_api::GroupResource;
 use mica_machinery::{codec, object};
@@ -100,6 +102,12 @@ impl BaseLayer {
         self.templates.get(resource).is_some_and(|templates| templates.contains_key(rest))
     }
 
+    /// Whether two layers have the same at a place, or both have nothing.
+    pub fn agrees(&self, other: &Self, resource: &GroupResource, rest: &str) -> bool {
+        let value = |layer: &Self| Some(layer.templates.get(resource)?.get(rest)?.value.clone());
+        value(self) == value(other)
+    }
+
     /// The rests of the keys of a resource that come after `after` and begin with `prefix`, in key order.
     pub fn rests<'a>(
         &'a self,
@@ -114,6 +122,39 @@ impl BaseLayer {
         };
         let range = templates.range::<str, _>((start, Bound::Unbounded)).map(|(rest, _)| rest.as_str());
         Box::new(range.take_while(move |rest| rest.starts_with(prefix)))
+    }
+}
+
+/// Every layer that planes of this store may name. Layers are few, and never change.
+#[derive(Debug, Default)]
+pub struct Layers(papaya::HashMap<String, Arc<BaseLayer>>);
+
+impl Layers {
+    pub fn get(&self, id: &str) -> Option<Arc<BaseLayer>> {
+        self.0.pin().get(id).cloned()
+    }
+
+    pub fn insert(&self, layer: Arc<BaseLayer>) {
+        self.0.pin().insert(layer.id.clone(), layer);
+    }
+
+    /// Whether any layer has an object here.
+    pub fn contain(&self, resource: &GroupResource, rest: &str) -> bool {
+        self.0.pin().values().any(|layer| layer.contains(resource, rest))
+    }
+
+    /// The places where not all layers have the same, in order.
+    pub fn differences(&self) -> BTreeSet<(GroupResource, String)> {
+        let layers: Vec<Arc<BaseLayer>> = self.0.pin().values().cloned().collect();
+        let mut places = BTreeSet::new();
+        for layer in &layers {
+            for (resource, templates) in &layer.templates {
+                for rest in templates.keys().filter(|rest| layers.iter().any(|other| !other.agrees(layer, resource, rest))) {
+                    places.insert((resource.clone(), rest.clone()));
+                }
+            }
+        }
+        places
     }
 }
 

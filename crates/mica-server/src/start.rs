@@ -42,6 +42,10 @@ impl Server {
         let described = (Scheme::new(options.profile, &[&PLANES]), Scheme::new(options.profile, &[]));
         let base = base_objects(options.profile, &options.root_ca);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
+        let moved = directory.rebase(&directory.root()).await?;
+        if moved.objects > 0 {
+            tracing::info!(objects = moved.objects, "root has moved to a newer base layer");
+        }
         let registry = Registry::new(store.clone(), directory.clone()).with_bookmarks_every(options.bookmark_interval);
         let health = Health::default();
         let probed = store.clone();

@@ -7,6 +7,7 @@
 //! ```text
 //! byte 0      format, 1
 //! byte 1      flags: 1 = a mark that hides an object of the base layer; no JSON follows
+//!             2 = the object is as another base layer than the plane's has it; that layer's id follows
 //! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`, right after metadata's uid
 //! bytes 8-15  hash of the normaliser (schema and defaults) that the JSON went through; another hash takes the parse path
 //! ```
@@ -18,6 +19,7 @@ use crate::error::ApiError;
 
 const FORMAT: u8 = 1;
 const FLAG_HIDDEN: u8 = 1;
+const FLAG_BASED: u8 = 2;
 const HEADER: usize = 16;
 
 /// An object as it was read, still encoded.
@@ -35,6 +37,8 @@ pub enum Content {
     Object(Stored),
     /// The plane deleted an object that its base layer has.
     Hidden,
+    /// What the base layer of this id has here, if anything: the plane has moved on from the layer it was born with.
+    Based(String),
 }
 
 impl Content {
@@ -47,6 +51,10 @@ impl Content {
         if value[1] & FLAG_HIDDEN != 0 {
             return Ok(Self::Hidden);
         }
+        if value[1] & FLAG_BASED != 0 {
+            let id = std::str::from_utf8(&value[HEADER..]).map_err(|_| damaged("the id of a base layer is no text"))?;
+            return Ok(Self::Based(id.to_owned()));
+        }
         let hole = u32::from_le_bytes(value[4..8].try_into().expect("four bytes")) as usize;
         let normaliser = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
         let json = value.slice(HEADER..);
@@ -56,10 +64,11 @@ impl Content {
         Ok(Self::Object(Stored { json, hole, normaliser, revision: record.revision }))
     }
 
+    /// The object that the record itself holds.
     pub fn object(self) -> Option<Stored> {
         match self {
             Self::Object(stored) => Some(stored),
-            Self::Hidden => None,
+            Self::Hidden | Self::Based(_) => None,
         }
     }
 }
@@ -69,6 +78,14 @@ pub fn hidden() -> Bytes {
     let mut header = [0; HEADER];
     (header[0], header[1]) = (FORMAT, FLAG_HIDDEN);
     Bytes::copy_from_slice(&header)
+}
+
+/// The mark that an object is as the base layer of this id has it.
+pub fn based(layer: &str) -> Bytes {
+    let mut value = BytesMut::from(&[0; HEADER][..]);
+    (value[0], value[1]) = (FORMAT, FLAG_BASED);
+    value.put_slice(layer.as_bytes());
+    value.freeze()
 }
 
 /// The stored form of JSON that has no kind, apiVersion and resourceVersion and whose metadata has this uid.
@@ -151,12 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_and_a_mark_is_hidden() {
+    fn damage_is_an_error_and_marks_are_told_apart() {
         for value in [&b""[..], b"short", &[9; 20], &[1, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']] {
             let record = Record { value: Bytes::copy_from_slice(value), revision: Revision(1) };
             assert!(Content::read(&record).is_err());
         }
         let record = Record { value: hidden(), revision: Revision(1) };
         assert!(matches!(Content::read(&record), Ok(Content::Hidden)));
+        let record = Record { value: based("0a1b"), revision: Revision(1) };
+        assert!(matches!(Content::read(&record), Ok(Content::Based(id)) if id == "0a1b"));
     }
 }

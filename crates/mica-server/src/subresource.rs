@@ -21,6 +21,7 @@ pub enum Special {
     PlaneSnapshot,
     PlaneRestore,
     PlaneFork,
+    PlaneRebase,
     ServiceAccountToken,
 }
 
@@ -31,6 +32,7 @@ pub fn find(target: &Target) -> Option<Special> {
         (GROUP, PLURAL, "snapshot") => Special::PlaneSnapshot,
         (GROUP, PLURAL, "restore") => Special::PlaneRestore,
         (GROUP, PLURAL, "fork") => Special::PlaneFork,
+        (GROUP, PLURAL, "rebase") => Special::PlaneRebase,
         ("", "serviceaccounts", "token") => Special::ServiceAccountToken,
         _ => return None,
     })
@@ -42,6 +44,7 @@ impl Special {
             Self::PlaneSnapshot => crate::plane::snapshot::snapshot(call, grant).await,
             Self::PlaneRestore => crate::plane::snapshot::restore(call, grant).await,
             Self::PlaneFork => crate::plane::snapshot::fork(call, grant).await,
+            Self::PlaneRebase => crate::plane::rebase::answer(call, grant).await,
             Self::ServiceAccountToken => token(call, grant).await,
         }
     }

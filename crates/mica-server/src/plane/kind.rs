@@ -34,6 +34,7 @@ pub static PLANES: Resource = Resource {
     verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
     subresources: &[
         Subresource { name: "fork", verbs: &["create"], kind: None },
+        Subresource { name: "rebase", verbs: &["create"], kind: None },
         Subresource { name: "restore", verbs: &["create"], kind: None },
         Subresource { name: "snapshot", verbs: &["get"], kind: None },
         Subresource { name: "status", verbs: SUB, kind: None },

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod directory;
 pub mod drain;
 pub mod kind;
+pub mod rebase;
 pub mod side;
 pub mod snapshot;
 pub mod usage;
@@ -12,13 +13,14 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use mica_api::PlaneId;
-use mica_store::{Compare, Key, PlaneKeys, Revision};
+use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
 use crate::authz::{Grant, Target};
-use crate::base::{BaseLayer, Birth};
+use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
 use crate::request::Verb;
 use crate::scheme::Scheme;
+use crate::stored::{Content, Stored};
 
 /// Whether a plane takes requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -40,7 +42,9 @@ pub struct Plane {
     pub name: String,
     pub keys: PlaneKeys,
     pub scheme: Arc<Scheme>,
+    /// The layer that the plane was born with; marks among its own records lead to newer ones.
     pub base: Arc<BaseLayer>,
+    pub layers: Arc<Layers>,
     pub birth: Birth,
     pub state: State,
     /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
@@ -55,6 +59,22 @@ impl Plane {
         self.id == PlaneId::ROOT
     }
 
+    /// What one of the plane's own records stands for.
+    pub fn read(&self, key: &Key, record: &Record) -> Result<Own, ApiError> {
+        Ok(match Content::read(record)? {
+            Content::Object(stored) => Own::Object(stored),
+            Content::Hidden => Own::Nothing,
+            Content::Based(id) => {
+                // Another server that shares the store has a layer that this one has not heard of yet.
+                let layer = self.layers.get(&id).ok_or_else(|| {
+                    ApiError::unavailable("this server does not know the base layer yet: try again shortly").with_retry_after(1)
+                })?;
+                let birth = Birth { revision: record.revision, ..self.birth.clone() };
+                layer.get(&key.group_resource(), key.rest(), &birth).map_or(Own::Nothing, Own::Based)
+            }
+        })
+    }
+
     /// The comparison that every write to this plane carries.
     pub fn fence(&self) -> Compare {
         Compare::Unchanged(self.state_key.clone(), self.state_revision)
@@ -63,6 +83,23 @@ impl Plane {
     /// The further comparison of a write that copies an object out of the base layer.
     pub fn base_fence(&self) -> Compare {
         Compare::Unchanged(self.birth_key.clone(), self.birth.revision)
+    }
+}
+
+/// What a plane's own record stands for.
+pub enum Own {
+    Object(Stored),
+    /// An object of a base layer.
+    Based(Stored),
+    Nothing,
+}
+
+impl Own {
+    pub fn object(self) -> Option<Stored> {
+        match self {
+            Self::Object(stored) | Self::Based(stored) => Some(stored),
+            Self::Nothing => None,
+        }
     }
 }
 

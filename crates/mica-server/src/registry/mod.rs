@@ -21,10 +21,10 @@ use serde_json::Value;
 
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
-use crate::plane::Plane;
+use crate::plane::{Own, Plane};
 use crate::plane::side::SideWrites;
 use crate::scheme::Served;
-use crate::stored::{Content, Stored};
+use crate::stored::Stored;
 
 pub use delete::Deleted;
 pub use list::{ListPage, Listing};
@@ -95,7 +95,10 @@ impl Registry {
         let record = self.store.get(&key).await?;
         let own = record.as_ref().map(|record| record.revision);
         let (stored, from_base) = match record {
-            Some(record) => (Content::read(&record)?.object(), false),
+            Some(record) => match plane.read(&key, &record)? {
+                Own::Based(stored) => (Some(stored), true),
+                own => (own.object(), false),
+            },
             None => {
                 let stored = plane.base.get(&served.storage, key.rest(), &plane.birth);
                 let from_base = stored.is_some();

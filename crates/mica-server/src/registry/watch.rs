@@ -270,7 +270,7 @@ impl WatchStart {
 
     fn event(&mut self, event: Arc<Event>) -> Result<Option<WatchItem>, ApiError> {
         let before = match &event.previous {
-            Some(record) => Content::read(record)?.object(),
+            Some(record) => self.read(&event.key, record)?,
             None => {
                 let plane = self.plane.as_ref();
                 plane.and_then(|plane| plane.base.get(&self.served.storage, event.key.rest(), &plane.birth))
@@ -279,7 +279,7 @@ impl WatchStart {
         let after = match &event.change {
             Change::Put(value) => {
                 let record = mica_store::Record { value: value.clone(), revision: event.revision };
-                Content::read(&record)?.object()
+                self.read(&event.key, &record)?
             }
             Change::Delete => None,
         };
@@ -297,6 +297,14 @@ impl WatchStart {
         };
         let shared = (event_type == unfiltered).then_some(event);
         Ok(Some(WatchItem::Event { event_type, key, stored, shared }))
+    }
+
+    /// The object that a record stands for: over all planes only what they hold themselves.
+    fn read(&self, key: &Key, record: &mica_store::Record) -> Result<Option<Stored>, ApiError> {
+        match &self.plane {
+            Some(plane) => Ok(plane.read(key, record)?.object()),
+            None => Ok(Content::read(record)?.object()),
+        }
     }
 
     fn bookmark(&mut self) -> Option<WatchItem> {

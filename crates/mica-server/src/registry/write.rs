@@ -352,7 +352,8 @@ impl Registry {
             return Ok(Some(stored.revision));
         }
         let side = self.side.on_remove(&target.served, old)?;
-        let base_has_it = target.plane.base.contains(&target.served.storage, entry.key.rest());
+        // Also a layer that the plane may move to: what was deleted must not come back with it.
+        let base_has_it = target.plane.layers.contain(&target.served.storage, entry.key.rest());
         let write = if base_has_it {
             Write::Put { key: entry.key.clone(), value: stored::hidden(), ttl: None }
         } else {

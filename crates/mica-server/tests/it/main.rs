@@ -9,6 +9,7 @@ mod fixture;
 mod lists;
 mod planes;
 mod objects;
+mod rebase;
 mod refusal;
 mod watches;
 mod websocket;
