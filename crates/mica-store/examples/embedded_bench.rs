@@ -61,7 +61,11 @@ async fn run(directory: &std::path::Path, keys: u64) {
     println!("close: {:?}", began.elapsed());
     let began = Instant::now();
     let store = EmbeddedStore::open(directory, Options::default()).unwrap();
-    println!("open with {next} keys, clean: {:?}", began.elapsed());
+    println!(
+        "open with {next} keys, clean: {:?}, {} (it includes what the last store left)",
+        began.elapsed(),
+        resident()
+    );
     let copy = directory.join("copy");
     let began = Instant::now();
     puts(&store, "update", 32, 0, next, Duration::from_secs(1)).await;

@@ -62,7 +62,7 @@ impl EmbeddedStore {
     pub fn backup(&self, to: &mut dyn Write) -> Result<BackupSummary, ReadError> {
         let failed = |error: io::Error| ReadError::Unavailable(error.into());
         let engine = &self.inner.engine;
-        let (view, segments) = engine.view();
+        let (view, segments) = engine.view()?;
         let (revision, loader) = (view.revision(), engine.loader(&segments));
         let mut header = Vec::new();
         header.extend_from_slice(MAGIC);

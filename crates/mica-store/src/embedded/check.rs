@@ -45,7 +45,7 @@ impl EmbeddedStore {
         let engine = &self.inner.engine;
         // Where the log ended before the look at the index: everything up to there is in both.
         let end = self.inner.signals.log_size().end;
-        let (view, segments) = engine.view();
+        let (view, segments) = engine.view()?;
         let mut report = CheckReport {
             index_bytes: engine.index.disk_bytes(),
             ..CheckReport::default()

@@ -77,7 +77,7 @@ impl History for LogHistory {
 impl Findings {
     fn page(&mut self, engine: &Engine, range: &KeyRange, after: Revision) -> Result<HistoryPage, ReadError> {
         let removals = engine.segments.removals();
-        let (view, segments) = engine.view();
+        let (view, segments) = engine.view()?;
         // Asked again after the segments were taken: if nothing was removed up to now, they are all among them.
         let outdated = self.removals != engine.segments.removals();
         if self.changes.is_empty() || self.after != after || outdated {

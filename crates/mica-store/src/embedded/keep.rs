@@ -7,6 +7,7 @@
 //! segment: whatever older version of the key the log held lay in segments that are gone already, or lies in a copy that
 //! says itself when it ended.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ pub(super) struct Keeper {
     samples: VecDeque<Sample>,
     clean_again: Instant,
     /// Whether everything that expired before the next known expiry is taken care of.
-    expired_before: bool,
+    expired_before: Cell<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -83,7 +84,7 @@ impl Keeper {
             smallest_segment: options.segment_bytes.0,
             samples: VecDeque::new(),
             clean_again: Instant::now(),
-            expired_before: false,
+            expired_before: Cell::new(false),
         }
     }
 
@@ -137,19 +138,15 @@ impl Keeper {
     }
 
     /// Deletes keys whose time is over.
-    fn expire(&mut self) -> Result<(), Unfinished> {
+    fn expire(&self) -> Result<(), Unfinished> {
         if self.signals.soonest_expiry().is_none_or(|soonest| soonest > now_ms()) {
             return Ok(());
         }
         let soonest = self.signals.take_soonest_expiry().unwrap_or(0);
         // From the soonest on: what has expired stays in the way of a look from the beginning for a while.
-        let mut from = if std::mem::take(&mut self.expired_before) {
-            soonest
-        } else {
-            0
-        };
+        let mut from = if self.expired_before.take() { soonest } else { 0 };
         loop {
-            let mut first = self.engine.index.view().expiries(from, PIECE)?;
+            let mut first = self.engine.index.view()?.expiries(from, PIECE)?;
             let now = now_ms();
             let due = first.partition_point(|(time, ..)| *time <= now);
             if let Some((time, ..)) = first.get(due) {
@@ -157,7 +154,7 @@ impl Keeper {
             }
             first.truncate(due);
             let Some((last, ..)) = first.last() else {
-                self.expired_before = true;
+                self.expired_before.set(true);
                 return Ok(());
             };
             from = *last;
@@ -220,8 +217,9 @@ impl Keeper {
         let compacted = self.engine.compacted();
         let mut after: Option<(Key, Revision)> = None;
         loop {
+            self.expire()?;
             let cursor = after.as_ref().map(|(key, revision)| (key, *revision));
-            let versions = self.engine.index.view().old_versions_after(cursor, PIECE)?;
+            let versions = self.engine.index.view()?.old_versions_after(cursor, PIECE)?;
             let Some(last) = versions.last() else { return Ok(()) };
             after = Some((last.key.clone(), last.entry.revision));
             let old: Vec<OldVersion> = versions
@@ -243,7 +241,7 @@ impl Keeper {
     /// Removes what is left of dropped planes whose past no read may ask for any more.
     fn sweep(&self) -> Result<(), Unfinished> {
         let compacted = self.engine.compacted();
-        let dropped = self.engine.index.view().all_dropped()?;
+        let dropped = self.engine.index.view()?.all_dropped()?;
         for (plane, _) in dropped.into_iter().filter(|(_, revision)| *revision <= compacted) {
             self.sweep_plane(plane)?;
         }
@@ -254,7 +252,7 @@ impl Keeper {
         // From behind what was removed last: what is removed stays in the way of a look from the beginning for a while.
         let (mut after_key, mut after_version): (Option<Key>, Option<(Key, Revision)>) = (None, None);
         loop {
-            let view = self.engine.index.view();
+            let view = self.engine.index.view()?;
             let keys = view.current_of_plane(plane, after_key.as_ref(), PIECE)?;
             let cursor = after_version.as_ref().map(|(key, revision)| (key, *revision));
             let versions = view.old_versions_of_plane(plane, cursor, PIECE)?;
@@ -332,7 +330,7 @@ impl Keeper {
             let Some((offset, frame)) = scanner.next_frame()? else {
                 break;
             };
-            let view = self.engine.index.view();
+            let view = self.engine.index.view()?;
             for record in records_of(frame, number, offset) {
                 let (record, entry) = record
                     .map_err(|at| Damage::Corrupt(format!("{} at offset {at}: a damaged record", segment.name)))?;
@@ -350,6 +348,8 @@ impl Keeper {
     }
 
     fn carry(&self, pieces: Vec<Carry>) -> Result<(), Unfinished> {
+        // Cleaning can take long, and expiry is awaited.
+        self.expire()?;
         match self.send(|done| Job::Carry(pieces, done))? {
             Ok(_) => Ok(()),
             Err(CommitError::Corrupt(what)) => Err(Unfinished::Damage(Damage::Corrupt(what))),

@@ -332,6 +332,7 @@ impl Inner {
             return;
         };
         self.signals.close();
+        self.engine.hub.close();
         for thread in threads.background {
             let _ = thread.join();
         }
@@ -352,7 +353,9 @@ impl Inner {
             }
             drop(log);
         }
-        self.engine.hub.close();
+        if let Err(damage) = self.engine.index.close() {
+            tracing::warn!(damage = damage.text(), "the index was not closed cleanly");
+        }
     }
 
     fn closed() -> ReadError {

@@ -14,6 +14,8 @@ use crate::store::{CommitError, Page, ReadError, Record, Revision, StoreStatus, 
 /// Why stored data could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
+    #[error("the store is closed")]
+    Closed,
     #[error("{0}")]
     Corrupt(String),
     #[error("the index refers to log segment {segment:08x}, which is not there")]
@@ -28,7 +30,7 @@ impl Damage {
     fn is_corruption(&self) -> bool {
         match self {
             Self::Corrupt(_) | Self::SegmentGone { .. } => true,
-            Self::Io(_) | Self::Index(lsm_tree::Error::Io(_)) => false,
+            Self::Closed | Self::Io(_) | Self::Index(lsm_tree::Error::Io(_)) => false,
             Self::Index(_) => true,
         }
     }
@@ -106,14 +108,14 @@ impl Engine {
     }
 
     /// The index and the log at one moment.
-    pub(super) fn view(&self) -> (View, Arc<SegmentMap>) {
+    pub(super) fn view(&self) -> Result<(View, Arc<SegmentMap>), Damage> {
         loop {
             let removals = self.segments.removals();
-            let view = self.index.view();
+            let view = self.index.view()?;
             let segments = self.segments.map();
             // A segment removed in between may be one that the view still refers to.
             if self.segments.removals() == removals {
-                return (view, segments);
+                return Ok((view, segments));
             }
         }
     }
@@ -133,7 +135,7 @@ impl Engine {
     }
 
     pub(super) fn get(&self, key: &Key) -> Result<Option<Record>, Damage> {
-        let (view, segments) = self.view();
+        let (view, segments) = self.view()?;
         let Some(entry) = view.version(key, view.revision())? else {
             return Ok(None);
         };
@@ -156,7 +158,7 @@ impl Engine {
         after: Option<&Key>,
         limit: usize,
     ) -> Result<Page, ReadError> {
-        let (view, segments) = self.view();
+        let (view, segments) = self.view()?;
         let revision = at.unwrap_or_else(|| view.revision());
         if revision > view.revision() {
             return Err(ReadError::Future {
@@ -192,7 +194,7 @@ impl Engine {
     }
 
     pub(super) fn usage(&self, range: &KeyRange) -> Result<Usage, Damage> {
-        self.view().0.usage(range)
+        self.view()?.0.usage(range)
     }
 
     /// Whether a range lies in a plane that has not changed since a revision: then the newest state is that state.
@@ -218,7 +220,7 @@ impl Engine {
 
     /// From where a watch has to look for changes: later than asked if nothing happened until then.
     pub(super) fn watch_from(&self, range: &KeyRange, after: Revision) -> Result<Revision, ReadError> {
-        let (view, _) = self.view();
+        let (view, _) = self.view()?;
         if self.is_quiet_since(&view, range, after)? {
             return Ok(after.max(view.revision()));
         }

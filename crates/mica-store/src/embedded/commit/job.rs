@@ -132,7 +132,7 @@ impl Committer {
         if self.engine.index.current(key.as_str())?.is_some() {
             return Ok(false);
         }
-        let last = self.engine.index.view().versions(key).next().transpose()?;
+        let last = self.engine.index.view()?.versions(key).next().transpose()?;
         Ok(last.is_none_or(|version| version.entry.revision <= newest))
     }
 
@@ -225,13 +225,13 @@ impl Committer {
             .current(key.as_str())?
             .is_some_and(|current| current == *entry)
         {
-            let dropped = self.engine.index.view().dropped(key.plane())?;
+            let dropped = self.engine.index.view()?.dropped(key.plane())?;
             return Ok(Some(dropped.map(|revision| End {
                 revision,
                 kind: EndKind::Dropped,
             })));
         }
-        let old = self.engine.index.view().old_version(key, entry.revision)?;
+        let old = self.engine.index.view()?.old_version(key, entry.revision)?;
         Ok(old.filter(|old| old.entry == *entry).map(|old| Some(old.end)))
     }
 }

@@ -27,11 +27,12 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{FilterPolicy, PinningPolicy};
 use lsm_tree::{AbstractTree, AnyTree, Cache, DescriptorTable, SeqNo, SequenceNumberCounter};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::format::Entry;
 use super::read::Damage;
@@ -46,6 +47,9 @@ const OPEN_FILES: usize = 128;
 const TABLE_BYTES: u64 = 16 << 20;
 /// Rounds of merging after one checkpoint; what is left is done after the next.
 const MERGE_ROUNDS: usize = 8;
+
+/// How long closing waits for reads that are under way.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
@@ -78,6 +82,7 @@ pub(super) struct Index {
     trees: Vec<AnyTree>,
     sequence: SequenceNumberCounter,
     published: Mutex<Published>,
+    view_closed: Condvar,
     /// Number of dropped planes that are not swept yet, and above it a count of changes to that number.
     dropped: AtomicU64,
     /// Set when a read found damage: the next start has to rebuild.
@@ -92,6 +97,7 @@ struct Published {
     /// Views by their sequence number: what they see must be kept. The visible state always counts as one, so that
     /// opening a view seldom needs memory.
     views: BTreeMap<SeqNo, usize>,
+    closed: bool,
 }
 
 impl Published {
@@ -144,11 +150,13 @@ impl Index {
             sequence: highest + 1,
             revision: Revision(0),
             views,
+            closed: false,
         };
         let index = Self {
             trees,
             sequence,
             published: Mutex::new(published),
+            view_closed: Condvar::new(),
             dropped: AtomicU64::new(0),
             damaged: AtomicBool::new(false),
         };
@@ -173,10 +181,13 @@ impl Index {
     }
 
     /// The state of all tables now, for as long as the view lives.
-    pub(super) fn view(self: &Arc<Self>) -> View {
+    pub(super) fn view(self: &Arc<Self>) -> Result<View, Damage> {
         let dropped_before = self.dropped.load(Ordering::Acquire);
         let (sequence, revision) = {
             let mut published = self.published.lock();
+            if published.closed {
+                return Err(Damage::Closed);
+            }
             let sequence = published.sequence;
             published.open(sequence);
             (sequence, published.revision)
@@ -184,11 +195,15 @@ impl Index {
         let dropped_after = self.dropped.load(Ordering::Acquire);
         // A drop counts before it is visible and a sweep after: unchanged zero means that the view holds no dropped plane.
         let any_dropped = dropped_before != dropped_after || dropped_after as u32 != 0;
-        View::new(self.clone(), sequence, revision, any_dropped)
+        Ok(View::new(self.clone(), sequence, revision, any_dropped))
     }
 
     fn close_view(&self, sequence: SeqNo) {
-        self.published.lock().close(sequence);
+        let mut published = self.published.lock();
+        published.close(sequence);
+        if published.closed {
+            self.view_closed.notify_all();
+        }
     }
 
     /// Makes a group of changes visible, all at once. Only the committer calls it, and recovery before there is one.
@@ -305,6 +320,34 @@ impl Index {
             self.damaged.store(true, Ordering::Release);
         }
         Damage::Index(error)
+    }
+
+    /// Refuses views from now on, waits for the last one, and lets go of files that were merged into others.
+    ///
+    /// The trees delete such a file when nobody can see it any more, and that may be as late as when they are dropped. By
+    /// then the directory may be open again, with another file of that name.
+    pub(super) fn close(&self) -> Result<(), Damage> {
+        let sequence = {
+            let mut published = self.published.lock();
+            published.closed = true;
+            let idle = |published: &Published| published.views.values().sum::<usize>() <= 1;
+            let until = std::time::Instant::now() + CLOSE_PATIENCE;
+            while !idle(&published) {
+                if self.view_closed.wait_until(&mut published, until).timed_out() {
+                    return Err(Damage::Corrupt(
+                        "a read did not end while the store was closed".to_owned(),
+                    ));
+                }
+            }
+            self.sequence.next()
+        };
+        for tree in &self.trees {
+            let path = &tree.tree_config().path;
+            tree.get_version_history_lock()
+                .maintenance(path, sequence)
+                .map_err(Damage::Index)?;
+        }
+        Ok(())
     }
 
     fn oldest_view(&self) -> SeqNo {
