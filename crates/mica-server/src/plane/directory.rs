@@ -64,6 +64,13 @@ pub struct BirthRecord {
     created: jiff::Timestamp,
 }
 
+impl BirthRecord {
+    /// The id of the layer that the plane was born with.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+}
+
 pub struct Directory {
     store: Arc<dyn Store>,
     root: ArcSwap<Plane>,
@@ -82,6 +89,17 @@ pub struct Directory {
 /// Where root keeps a kind of internal record.
 fn internal(resource: &str, name: &str) -> Key {
     PlaneKeys::new(PlaneId::ROOT).object(&GroupResource::new(INTERNAL, resource), None, name)
+}
+
+/// Where root, and a snapshot, has base layers.
+pub fn base_layers() -> GroupResource {
+    GroupResource::new(INTERNAL, "baselayers")
+}
+
+/// The stored objects of a base layer.
+pub async fn layer_record(store: &Arc<dyn Store>, id: &str) -> Result<Record, ApiError> {
+    let record = store.get(&internal("baselayers", id)).await?;
+    record.ok_or_else(|| ApiError::internal(&format!("base layer {id} is missing")))
 }
 
 fn state_key(id: PlaneId) -> Key {
@@ -276,12 +294,31 @@ impl Directory {
         if let Some(layer) = self.layers.get(id) {
             return Ok(layer);
         }
-        let record = self.store.get(&internal("baselayers", id)).await?;
-        let record = record.ok_or_else(|| ApiError::internal(&format!("base layer {id} is missing")))?;
+        let record = layer_record(&self.store, id).await?;
         let objects: Vec<Value> = read_record(&record)?;
         let layer = Arc::new(BaseLayer::new(scheme, &objects));
         self.layers.insert(layer.clone());
         Ok(layer)
+    }
+
+    /// Whether the layer that a plane was born with is known here.
+    pub fn knows_layer(&self, birth: &BirthRecord) -> bool {
+        self.layers.get(&birth.base).is_some()
+    }
+
+    /// Takes in a layer of another store. Its name is the hash of its content, so nothing else can come by that name.
+    pub async fn adopt_layer(&self, id: &str, value: bytes::Bytes) -> Result<(), ApiError> {
+        if self.layers.get(id).is_some() {
+            return Ok(());
+        }
+        let damaged = || ApiError::internal("the base layer is damaged");
+        let objects: Vec<Value> = serde_json::from_slice(&value).map_err(|error| damaged().because(error))?;
+        if BaseLayer::id_of(&objects) != id {
+            return Err(damaged());
+        }
+        self.store.commit(put_absent([(internal("baselayers", id), value)])).await.or_else(already_there)?;
+        self.layers.insert(Arc::new(BaseLayer::new(&self.root.load().scheme, &objects)));
+        Ok(())
     }
 
     /// Reads the layers that are not known yet.

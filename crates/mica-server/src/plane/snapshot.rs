@@ -2,8 +2,10 @@
 //!
 //! A snapshot is a stream: one line of JSON that says what it is, then each record as two lengths (32-bit little-endian),
 //! the key below the plane and the stored value, then two zero lengths and a 64-bit checksum of all that came before.
+//! Base layers that the records need go ahead of them, so that a snapshot can be restored into another store.
 //! A restored or forked plane keeps uids, base layer and creation time; until it is whole it is marked and takes no requests.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -18,7 +20,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Plane, State};
-use super::directory::BirthRecord;
+use super::directory::{BirthRecord, base_layers, layer_record};
 use super::kind::RESTORING;
 use crate::authz::Grant;
 use crate::encode::{Encoder, Include, Media};
@@ -59,6 +61,14 @@ struct Walk {
     at: Option<Revision>,
     after: Option<Key>,
     finished: bool,
+    layers: Carried,
+}
+
+/// Base layers that go with a walk's records, for a store that may not have them.
+enum Carried {
+    Nothing,
+    /// Those that are to go ahead of the next records, and those that went.
+    Layers { due: Vec<String>, sent: BTreeSet<String> },
 }
 
 impl Walk {
@@ -70,7 +80,29 @@ impl Walk {
         self.finished = !page.more;
         self.after = page.records.last().map(|(key, _)| key.clone());
         let objects = page.records.into_iter().filter(|(key, _)| !is_internal(key));
-        Ok(objects.map(|(key, record)| (key, record.value)).collect())
+        let objects: Vec<(Key, Bytes)> = objects.map(|(key, record)| (key, record.value)).collect();
+        let mut records = self.due_layers(&objects).await?;
+        records.extend(objects);
+        Ok(records)
+    }
+
+    /// The layers that these records need and that have not gone yet.
+    async fn due_layers(&mut self, records: &[(Key, Bytes)]) -> Result<Vec<(Key, Bytes)>, ApiError> {
+        let Carried::Layers { due, sent } = &mut self.layers else { return Ok(Vec::new()) };
+        for (_, value) in records {
+            let record = Record { value: value.clone(), revision: Revision::default() };
+            if let Content::Based(id) = Content::read(&record)? {
+                due.push(id);
+            }
+        }
+        let mut layers = Vec::new();
+        for id in std::mem::take(due) {
+            if sent.insert(id.clone()) {
+                let record = layer_record(&self.store, &id).await?;
+                layers.push((self.plane.keys.object(&base_layers(), None, &id), record.value));
+            }
+        }
+        Ok(layers)
     }
 }
 
@@ -82,7 +114,14 @@ fn below(key: &Key) -> &str {
 pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let plane = whole_plane(call, grant).await?;
     let birth = call.server.directory.birth_record(plane.id).await?;
-    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
+    let mut walk = Walk {
+        store: call.server.store.clone(),
+        plane,
+        at: None,
+        after: None,
+        finished: false,
+        layers: Carried::Layers { due: vec![birth.base().to_owned()], sent: BTreeSet::new() },
+    };
     let first = walk.page().await?;
     let header = Header {
         mica: MAGIC.to_owned(),
@@ -139,7 +178,7 @@ pub(crate) async fn fork(call: &Call<'_>, grant: &Grant) -> Result<Response<Body
         .map_err(|error| ApiError::bad_request(format!("the body must name the new plane, as in {{\"name\":\"copy\"}}: {error}")))?;
     let plane = whole_plane(call, grant).await?;
     let birth = call.server.directory.birth_record(plane.id).await?;
-    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false };
+    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false, layers: Carried::Nothing };
     let (server, grant) = (call.server.clone(), grant.clone());
     detached(async move {
         let filling = Filling::begin(server, grant, &request.name).await?;
@@ -295,6 +334,10 @@ impl Filling {
         let store = &self.server.store;
         let writes = records.into_iter().map(|(below, value)| async move {
             let key = Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
+            if key.group_resource() == base_layers() {
+                let known = self.server.directory.adopt_layer(key.name(), value).await;
+                return known.map_err(|error| damaged("a base layer is not what its name says").because(error));
+            }
             // Records about objects are made anew from the objects: those of the snapshot are not to be trusted.
             if is_internal(&key) {
                 return Ok(());
@@ -330,6 +373,9 @@ impl Filling {
     }
 
     async fn open(&self, birth: BirthRecord) -> Result<Response<Body>, ApiError> {
+        if !self.server.directory.knows_layer(&birth) {
+            return Err(damaged("it has no base layer, and this store does not know it"));
+        }
         self.server.directory.adopt_birth(&self.plane, birth).await?;
         let Written { stored, .. } = self
             .change(&|plane| drop(object::remove(plane, &["metadata", "annotations", RESTORING])))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use mica_store::{MemStore, Store};
 use serde_json::{Value, json};
 
@@ -141,4 +142,31 @@ async fn what_a_plane_changed_or_deleted_itself_stays_so() {
         assert_eq!(maps[0], maps[1]);
     }
     copy.get(&ca("kube-public")).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_snapshot_brings_its_base_layers_into_another_store() {
+    let (_world, root, plane) = older_plane().await;
+    root.post(&format!("{PLANES}/p1/rebase"), &json!({})).await.expect(201);
+    plane.delete(&ca("kube-public")).await.expect(200);
+    let snapshot = root.get(&format!("{PLANES}/p1/snapshot")).await;
+    assert_eq!(snapshot.code(), 200);
+
+    let other = World::start().await;
+    let there = other.root().await;
+    let restore = format!("{PLANES}/p1/restore");
+    there.call(Method::POST, &restore, &[], snapshot.body.clone()).await.expect(201);
+    let restored = there.at_plane("p1");
+    for path in [ca("default"), "/api/v1/namespaces/kube-system".to_owned()] {
+        let mut objects = [plane.get(&path).await.expect(200), restored.get(&path).await.expect(200)];
+        for object in &mut objects {
+            object["metadata"]["resourceVersion"] = Value::Null;
+        }
+        assert_eq!(objects[0], objects[1]);
+    }
+    restored.get(&ca("kube-public")).await.expect(404);
+    // There the newest layer is another one again.
+    there.post(&format!("{PLANES}/p1/rebase"), &json!({})).await.expect(201);
+    let moved = restored.get(&ca("default")).await.expect(200);
+    assert_eq!(certificate(&moved), other.authority.certificate_pem());
 }
