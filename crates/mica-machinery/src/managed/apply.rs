@@ -187,9 +187,8 @@ impl Apply<'_> {
         };
         let merged = merge(self.live, self.applied, write.schema).map_err(failed("failed to merge config"))?;
         let claimed = fields_of(self.applied, write.schema).map_err(failed("failed to get field set"))?;
-        let claimed = claimed
-            .recursive_difference(write.reset)
-            .difference(&Set::of_fields(&STRIPPED));
+        let claimed = claimed.recursive_difference(write.reset);
+        let recorded = claimed.difference(&Set::of_fields(&STRIPPED));
 
         let manager = Manager::new(write.manager, Operation::Apply, write.api_version, write.subresource);
         let last = entries.get(&manager).cloned();
@@ -200,10 +199,16 @@ impl Apply<'_> {
             time,
             fields: claimed,
         };
+        // While pruning the applier owns the name it applied too: that keeps metadata when all else in it goes.
         entries.put(entry.clone());
         let merged = self
             .prune(merged, &entries, last.as_ref())
             .map_err(failed("failed to prune fields"))?;
+        let entry = Entry {
+            fields: recorded,
+            ..entry
+        };
+        entries.put(entry.clone());
 
         let mut comparisons =
             Comparisons::new(self.live, &merged, write).map_err(failed("failed to compare objects"))?;

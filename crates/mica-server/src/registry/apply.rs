@@ -31,8 +31,11 @@ impl Registry {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
             let mut wanted = merged(&step, live.as_ref(), &request)?;
+            check_name(target, &wanted)?;
             if live.is_none() {
                 refuse_uid(&step, &request.applied)?;
+                // A version of what does not exist says nothing.
+                object::remove(&mut wanted, &["metadata", "resourceVersion"]);
                 let (options, manager) = (request.options.clone(), request.manager.clone());
                 let create = CreateRequest { object: wanted, managers: Managers::Applied, options, manager };
                 match self.try_create(grant, create).await {
@@ -40,7 +43,6 @@ impl Registry {
                     answer => return answer,
                 }
             }
-            check_name(target, &wanted)?;
             settle_metadata(target, &mut wanted)?;
             let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
             if served.stores_as_served() {
@@ -61,7 +63,7 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
     step.with_write(|write| {
         let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
         let decoded = codec::decode_value(served.ty, &object);
-        let decoded = decoded.map_err(|error| managed::undecodable(&object, &error.to_string(), write))?;
+        let decoded = decoded.map_err(|error| managed::undecodable(&object, &format!("error decoding from json: {error}"), write))?;
         let mut value = decoded.value;
         let map = object::object_mut(&mut value);
         map.insert("kind".to_owned(), served.kind().into());

@@ -79,18 +79,25 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
     written_response(served, media, written, Vec::new())
 }
 
+/// The step that upstream names in errors about YAML.
+const CONVERTING: &str = "converting YAML to JSON";
+
 /// Server-side apply: the body is what its manager wants, in YAML (or JSON, which is YAML too).
 async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
     let options = WriteOptions::read(&call.query, WriteUse::Apply)?;
     let media = media(call, Route::Object, served)?;
-    let undecodable = |error: &dyn std::fmt::Display| ApiError::bad_request(format!("error decoding YAML: {error}"));
-    let converted = yaml::to_json(&call.body).map_err(|error| undecodable(&error))?;
-    let decoded = codec::decode_object(&converted.json).map_err(|error| undecodable(&error))?;
+    let undecodable = |step: &str, error: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!("error decoding YAML: error {step}: {error}"))
+    };
+    let converted = yaml::to_json(&call.body).map_err(|error| undecodable(CONVERTING, &error))?;
+    let decoded = codec::decode_object(&converted.json)
+        .map_err(|error| undecodable("unmarshaling JSON: while decoding JSON", &error))?;
     let problems: Vec<String> = converted.strict.into_iter().chain(decoded.strict).collect();
     let warnings = match options.field_validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            return Err(ApiError::bad_request(format!("error strict decoding YAML: {}", problems.join(", "))));
+            let problems = problems.join(", ");
+            return Err(ApiError::bad_request(format!("error strict decoding YAML: error {CONVERTING}: {problems}")));
         }
         FieldValidation::Warn => problems.into_iter().flat_map(body::warnings_of).collect(),
         _ => Vec::new(),
