@@ -1,0 +1,194 @@
+//! Environments: which names an expression may use, and the way from its text to a program.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::check::{Checked, check};
+use super::decl::{DeclType, Place};
+use super::functions::{self, Function};
+use super::schema::Schema;
+use super::source::CompileErrors;
+use super::types::Type;
+use super::{cost, escape, eval, parser, plan};
+
+/// Names and types that expressions are checked against.
+#[derive(Debug, Clone, Default)]
+pub struct Env {
+    variables: HashMap<String, Type>,
+    declared: HashMap<String, Arc<DeclType>>,
+    objects: HashMap<String, Arc<DeclType>>,
+    mutation: bool,
+}
+
+/// Why an expression is no program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    #[error(transparent)]
+    Issues(#[from] CompileErrors),
+    /// The expression is sound, but a constant in it cannot be used: `int('x')`.
+    #[error("{0}")]
+    Instantiation(String),
+}
+
+/// A checked expression, ready to run. It holds no data and can be shared.
+#[derive(Debug)]
+pub struct Program {
+    checked: Checked,
+    pub(super) root: plan::Node,
+    declared: HashMap<String, Arc<DeclType>>,
+}
+
+impl Env {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Declares a variable of a type without fields.
+    pub fn with_variable(mut self, name: &str, of: Type) -> Self {
+        self.variables.insert(name.to_owned(), of);
+        self
+    }
+
+    /// Declares a variable by its declared type.
+    pub fn with_declared(mut self, name: &str, of: Arc<DeclType>) -> Self {
+        self.add_objects(&of);
+        self.variables.insert(name.to_owned(), of.cel.clone());
+        self.declared.insert(name.to_owned(), of);
+        self
+    }
+
+    /// Declares a variable that may be absent.
+    pub fn with_optional(mut self, name: &str, of: Arc<DeclType>) -> Self {
+        self.add_objects(&of);
+        self.variables.insert(name.to_owned(), Type::optional(of.cel.clone()));
+        self.declared.insert(name.to_owned(), of);
+        self
+    }
+
+    /// Declares `self` and `oldSelf` by a schema, as validation rules of custom resources see them. `None` if the schema
+    /// has no declared type.
+    pub fn for_schema(schema: &Schema, place: Place, old: OldSelf) -> Option<Self> {
+        let declared = Arc::new(DeclType::from_schema(schema, place, "selfType")?);
+        let env = Self::new().with_declared("self", declared.clone());
+        Some(match old {
+            OldSelf::Present => env.with_declared("oldSelf", declared),
+            OldSelf::Optional => env.with_optional("oldSelf", declared),
+        })
+    }
+
+    /// Lets expressions make `Object{…}`, `Object.spec{…}` and `JSONPatch{…}`, and use the jsonpatch library.
+    pub fn with_mutation_types(mut self) -> Self {
+        self.mutation = true;
+        self
+    }
+
+    /// Compiles an expression.
+    pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+        let parsed = parser::parse(source)?;
+        let checked = check(parsed, self).map_err(|issues| CompileErrors::new(source, issues))?;
+        let root = plan::plan(&checked, self).map_err(CompileError::Instantiation)?;
+        Ok(Program {
+            checked,
+            root,
+            declared: self.declared.clone(),
+        })
+    }
+
+    fn add_objects(&mut self, of: &Arc<DeclType>) {
+        let objects = &mut self.objects;
+        of.objects(&mut |name, object| {
+            objects.insert(name.to_owned(), Arc::new(object.clone()));
+        });
+    }
+
+    pub(super) fn ident_type(&self, name: &str) -> Option<Type> {
+        if let Some(of) = self.variables.get(name) {
+            return Some(of.clone());
+        }
+        self.type_named(name).map(Type::type_of)
+    }
+
+    /// The type that a name denotes.
+    pub(super) fn type_named(&self, name: &str) -> Option<Type> {
+        Some(match name {
+            "bool" => Type::Bool,
+            "bytes" => Type::Bytes,
+            "double" => Type::Double,
+            "int" => Type::Int,
+            "string" => Type::String,
+            "uint" => Type::Uint,
+            "null_type" => Type::Null,
+            "google.protobuf.Duration" => Type::Duration,
+            "google.protobuf.Timestamp" => Type::Timestamp,
+            "list" => Type::list(Type::Dyn),
+            "map" => Type::map(Type::Dyn, Type::Dyn),
+            "type" => Type::Type(None),
+            "optional_type" => Type::optional(Type::Dyn),
+            "net.IP" | "net.CIDR" => Type::parse(name)?,
+            _ if self.objects.contains_key(name) || self.is_mutation_type(name) => Type::object(name),
+            _ => return None,
+        })
+    }
+
+    fn is_mutation_type(&self, name: &str) -> bool {
+        self.mutation && (name == "JSONPatch" || name == "Object" || name.starts_with("Object."))
+    }
+
+    pub(super) fn field_type(&self, object: &str, field: &str) -> Option<Type> {
+        if self.is_mutation_type(object) {
+            return match (object, field) {
+                ("JSONPatch", "op" | "path" | "from") => Some(Type::String),
+                ("JSONPatch", "value") => Some(Type::Dyn),
+                ("JSONPatch", _) => None,
+                _ => Some(Type::Dyn),
+            };
+        }
+        let fields = self.objects.get(object)?.fields.as_ref()?;
+        let found = fields.get(field).or_else(|| {
+            escape::is_reserved(field)
+                .then(|| fields.get(&format!("__{field}__")))
+                .flatten()
+        })?;
+        Some(found.cel.clone())
+    }
+
+    pub(super) fn function(&self, name: &str) -> Option<&'static Function> {
+        functions::find(name).filter(|_| self.mutation || name != "jsonpatch.escapeKey")
+    }
+}
+
+/// What `oldSelf` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldSelf {
+    Present,
+    /// `optionalOldSelf`: absent when the value is new.
+    Optional,
+}
+
+impl Program {
+    /// The type of the result.
+    pub fn result_type(&self) -> &Type {
+        self.checked.type_of(self.checked.root.id)
+    }
+
+    /// Whether the expression mentions the variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        let mut found = false;
+        self.checked.root.walk(&mut |expr| {
+            if let super::ast::Kind::Ident(name) = &expr.kind {
+                found = found || (name == variable && self.checked.is_reference(expr.id));
+            }
+        });
+        found
+    }
+
+    /// What one evaluation costs at least and at most, by the declared sizes.
+    pub fn estimate_cost(&self) -> cost::Estimate {
+        cost::estimate(&self.checked, &self.declared)
+    }
+
+    /// Evaluates, spending at most `limit`; says what was spent also when it failed.
+    pub fn eval<'a>(&self, activation: &dyn eval::Activation<'a>, limit: u64) -> eval::Outcome<'a> {
+        eval::run(self, activation, limit)
+    }
+}

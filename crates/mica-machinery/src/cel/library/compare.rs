@@ -1,0 +1,244 @@
+//! Equality and order.
+//!
+//! Numbers compare by value across their types. Values of different types are unequal, not an error; but lists and objects
+//! that came with a schema answer "no such overload" when compared with something else, as upstream's do.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::{EvalError, Host};
+use crate::cel::schema::ListKind;
+use crate::cel::value::{List, Map, Val};
+
+/// `a == b`.
+pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, EvalError> {
+    host.work(1)?;
+    Ok(match (a, b) {
+        (Val::Null, Val::Null) => true,
+        (Val::Null, _) | (_, Val::Null) => false,
+        (Val::Bool(a), Val::Bool(b)) => a == b,
+        (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
+            numbers(a, b) == Some(Ordering::Equal)
+        }
+        (Val::String(a), Val::String(b)) => **a == **b,
+        (Val::Bytes(a), Val::Bytes(b)) => a == b,
+        (Val::Duration(a), Val::Duration(b)) => a == b,
+        (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
+        (Val::Type(a), Val::Type(b)) => a.runtime_name() == b.runtime_name(),
+        (Val::List(a), _) => return lists(host, a, b),
+        (Val::Map(a), _) => return maps(host, a, b),
+        (Val::Object(a, x), Val::Object(b, y)) => return Ok(a == b && maps(host, x, &Val::Map(y.clone()))?),
+        (Val::Optional(a), Val::Optional(b)) => match (a, b) {
+            (Some(a), Some(b)) => return equal(host, a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        },
+        (Val::Preserved(a), _) => return Ok(b.to_json().is_ok_and(|b| **a == b)),
+        (Val::Quantity(a), Val::Quantity(b)) => a == b,
+        (Val::Ip(a), Val::Ip(b)) => a == b,
+        (Val::Cidr(a), Val::Cidr(b)) => a == b,
+        (Val::Url(a), Val::Url(b)) => a == b,
+        (Val::Semver(a), Val::Semver(b)) => a.cmp(b) == Ordering::Equal,
+        (Val::Format(a), Val::Format(b)) => a.name == b.name,
+        (Val::Authz(a), Val::Authz(b)) => a == b,
+        (
+            Val::Quantity(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Url(_)
+            | Val::Semver(_)
+            | Val::Format(_)
+            | Val::Authz(_),
+            _,
+        ) => return Err(EvalError::no_overload()),
+        _ => false,
+    })
+}
+
+fn lists<'a>(host: &mut Host<'_>, a: &List<'a>, b: &Val<'_>) -> Result<bool, EvalError> {
+    let typed = a.kind();
+    let Val::List(b) = b else {
+        return if typed.is_some() {
+            Err(EvalError::no_overload())
+        } else {
+            Ok(false)
+        };
+    };
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    match typed {
+        Some((ListKind::Set, _)) => {
+            for item in b.iter() {
+                if !contains_value(host, a, &item?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Some((ListKind::Map, keys)) => keyed_lists(host, a, b, keys),
+        _ => {
+            for (a, b) in a.iter().zip(b.iter()) {
+                if !element_equal(host, &a?, &b?, typed.is_some())? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// Elements of a list without a schema that cannot be compared count as equal; upstream only looks for `false`.
+fn element_equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>, typed: bool) -> Result<bool, EvalError> {
+    match equal(host, a, b) {
+        Err(EvalError::Failed(_)) if !typed => Ok(true),
+        other => other,
+    }
+}
+
+fn contains_value(host: &mut Host<'_>, list: &List<'_>, item: &Val<'_>) -> Result<bool, EvalError> {
+    for each in list.iter() {
+        if equal(host, &each?, item)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn keyed_lists(host: &mut Host<'_>, a: &List<'_>, b: &List<'_>, keys: &[String]) -> Result<bool, EvalError> {
+    for item in b.iter() {
+        let item = item?;
+        let Some(mine) = with_key(host, a, &item, keys)? else {
+            return Ok(false);
+        };
+        if !equal(host, &mine, &item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The element of `list` whose key fields are those of `item`.
+pub fn with_key<'a>(
+    host: &mut Host<'_>,
+    list: &List<'a>,
+    item: &Val<'_>,
+    keys: &[String],
+) -> Result<Option<Val<'a>>, EvalError> {
+    for each in list.iter() {
+        let each = each?;
+        host.work(keys.len() as u64 + 1)?;
+        if same_key(&each, item, keys) {
+            return Ok(Some(each));
+        }
+    }
+    Ok(None)
+}
+
+pub fn same_key(a: &Val<'_>, b: &Val<'_>, keys: &[String]) -> bool {
+    let (Val::Map(a), Val::Map(b)) = (a, b) else {
+        return false;
+    };
+    let field = |map: &Map<'_>, key: &str| match map.json() {
+        Some(json) => json.get(key).cloned().unwrap_or(Value::Null),
+        None => map
+            .find(&Val::string(key))
+            .ok()
+            .flatten()
+            .and_then(|value| value.to_json().ok())
+            .unwrap_or(Value::Null),
+    };
+    keys.iter().all(|key| field(a, key) == field(b, key))
+}
+
+fn maps(host: &mut Host<'_>, a: &Map<'_>, b: &Val<'_>) -> Result<bool, EvalError> {
+    let typed = a.has_schema();
+    let Val::Map(b) = b else {
+        return if typed {
+            Err(EvalError::no_overload())
+        } else {
+            Ok(false)
+        };
+    };
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for key in a.keys() {
+        let (mine, other) = (a.find(&key)?, b.find(&key)?);
+        match (mine, other) {
+            (Some(mine), Some(other)) => {
+                if !element_equal(host, &mine, &other, typed)? {
+                    return Ok(false);
+                }
+            }
+            (None, None) => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(!typed || unknown_fields_equal(a, b))
+}
+
+/// Fields that the schema does not name: those that both have must be the same.
+fn unknown_fields_equal(a: &Map<'_>, b: &Map<'_>) -> bool {
+    let (Some(json), Some(other)) = (a.json(), b.json()) else {
+        return true;
+    };
+    json.iter()
+        .filter(|(name, _)| a.property(name).is_none())
+        .all(|(name, value)| other.get(name).is_none_or(|other| other == value))
+}
+
+/// `a < b` and the like; `None` if the two have no order.
+pub fn order(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => numbers(a, b),
+        (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
+        (Val::String(a), Val::String(b)) => Some(str::cmp(a, b)),
+        (Val::Bytes(a), Val::Bytes(b)) => Some(a.cmp(b)),
+        (Val::Duration(a), Val::Duration(b)) => Some(a.cmp(b)),
+        (Val::Timestamp(a), Val::Timestamp(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+/// Whether two values are of types that have an order.
+pub fn are_ordered(a: &Val<'_>, b: &Val<'_>) -> bool {
+    let nan = |value: &Val<'_>| matches!(value, Val::Double(value) if value.is_nan());
+    order(a, b).is_some()
+        || ((nan(a) || nan(b))
+            && matches!(a, Val::Int(_) | Val::Uint(_) | Val::Double(_))
+            && matches!(b, Val::Int(_) | Val::Uint(_) | Val::Double(_)))
+}
+
+fn numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
+    match (a, b) {
+        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+        (Val::Double(a), _) => with_double(b, *a).map(Ordering::reverse),
+        (_, Val::Double(b)) => with_double(a, *b),
+        _ => Some(integer(a)?.cmp(&integer(b)?)),
+    }
+}
+
+fn integer(value: &Val<'_>) -> Option<i128> {
+    match value {
+        Val::Int(value) => Some(i128::from(*value)),
+        Val::Uint(value) => Some(i128::from(*value)),
+        _ => None,
+    }
+}
+
+/// Compares a whole number with a double: beyond the range of the former by range, else as doubles, as upstream does.
+fn with_double(whole: &Val<'_>, double: f64) -> Option<Ordering> {
+    let (low, high, value) = match whole {
+        Val::Int(value) => (i64::MIN as f64, i64::MAX as f64, *value as f64),
+        Val::Uint(value) => (0.0, u64::MAX as f64, *value as f64),
+        _ => return None,
+    };
+    if double < low {
+        return Some(Ordering::Greater);
+    }
+    if double > high {
+        return Some(Ordering::Less);
+    }
+    value.partial_cmp(&double)
+}

@@ -1,0 +1,291 @@
+//! `string.format(list)`: `%s %d %f %e %b %x %X %o`.
+
+use super::{EvalError, Host, Outcome, convert, time};
+use crate::cel::value::{Map, Val};
+
+/// Digits after the point where none are asked for.
+const DEFAULT_PRECISION: usize = 6;
+
+/// The most digits after the point that are written.
+const MAX_PRECISION: usize = 1000;
+
+pub fn format<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
+    let [Val::String(template), Val::List(list)] = args else {
+        return Err(EvalError::no_overload());
+    };
+    let mut out = String::with_capacity(template.len());
+    let mut rest: &str = template;
+    let mut index = 0;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            out.push('%');
+            rest = after;
+            continue;
+        }
+        let arg = match list.get(index) {
+            Some(arg) => arg?,
+            None => return Err(EvalError::failed(format!("index {index} out of range"))),
+        };
+        if rest.is_empty() {
+            return Err(EvalError::failed("unexpected end of string"));
+        }
+        let (clause, after) =
+            Clause::parse(rest).map_err(|e| EvalError::failed(format!("could not parse formatting clause: {e}")))?;
+        clause.write(host, &mut out, &arg)?;
+        rest = after;
+        index += 1;
+    }
+    out.push_str(rest);
+    Ok(Val::string(out))
+}
+
+/// One `%` clause of a template.
+#[derive(Debug, Clone, Copy)]
+pub struct Clause {
+    precision: Option<usize>,
+    verb: char,
+}
+
+impl Clause {
+    /// Reads a clause after its `%`, and what follows it.
+    pub fn parse(text: &str) -> Result<(Self, &str), String> {
+        let mut rest = text;
+        let mut precision = None;
+        if let Some(after) = rest.strip_prefix('.') {
+            let length = after.bytes().take_while(u8::is_ascii_digit).count();
+            if length == after.len() {
+                return Err("error while parsing precision: could not find end of precision specifier".to_owned());
+            }
+            let digits = &after[..length];
+            let number = digits.parse().map_err(|_| {
+                let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+                format!(
+                    "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing {digits:?}: {why}"
+                )
+            })?;
+            precision = Some(number);
+            rest = &after[length..];
+        }
+        let verb = rest.chars().next().unwrap_or_default();
+        if !"sdfebxXo".contains(verb) {
+            return Err(format!("unrecognized formatting clause \"{verb}\""));
+        }
+        Ok((Self { precision, verb }, &rest[verb.len_utf8()..]))
+    }
+
+    fn write(self, host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
+        let failed = |e: String| EvalError::failed(format!("error during formatting: {e}"));
+        match self.verb {
+            's' => write_string(host, out, arg),
+            'd' => out_number(out, arg).map_err(failed),
+            'f' | 'e' => self.float(out, arg).map_err(failed),
+            _ => self.integer(out, arg).map_err(failed),
+        }
+    }
+
+    fn float(self, out: &mut String, arg: &Val<'_>) -> Result<(), String> {
+        let (kind, precision) = (
+            self.verb,
+            self.precision.unwrap_or(DEFAULT_PRECISION).min(MAX_PRECISION),
+        );
+        let value = match arg {
+            Val::Double(value) => *value,
+            Val::String(text) if &**text == "NaN" => f64::NAN,
+            Val::String(text) if &**text == "Infinity" => f64::INFINITY,
+            Val::String(text) if &**text == "-Infinity" => f64::NEG_INFINITY,
+            other => {
+                let clause = if kind == 'f' { "fixed-point" } else { "scientific" };
+                return Err(format!(
+                    "{clause} clause can only be used on doubles, was given {}",
+                    other.type_of().runtime_name()
+                ));
+            }
+        };
+        if !value.is_finite() {
+            out.push_str(match value {
+                value if value.is_nan() => "NaN",
+                value if value > 0.0 => "∞",
+                _ => "-∞",
+            });
+            return Ok(());
+        }
+        if kind == 'f' {
+            out.push_str(&grouped(&format!("{value:.precision$}")));
+            return Ok(());
+        }
+        let text = format!("{value:.precision$e}");
+        let (digits, exponent) = text.split_once('e').expect("the format writes an exponent");
+        let exponent: i32 = exponent.parse().expect("the exponent is a number");
+        let sign = if exponent < 0 { "-" } else { "" };
+        out.push_str(&format!(
+            "{digits}\u{202f}×\u{202f}10{}",
+            superscript(&format!("{sign}{:02}", exponent.abs()))
+        ));
+        Ok(())
+    }
+
+    fn integer(self, out: &mut String, arg: &Val<'_>) -> Result<(), String> {
+        let text = match (self.verb, arg) {
+            ('b', Val::Bool(value)) => u8::from(*value).to_string(),
+            ('b', Val::Int(value)) => signed(*value, |value| format!("{value:b}")),
+            ('b', Val::Uint(value)) => format!("{value:b}"),
+            ('o', Val::Int(value)) => signed(*value, |value| format!("{value:o}")),
+            ('o', Val::Uint(value)) => format!("{value:o}"),
+            ('x' | 'X', Val::Int(value)) => signed(*value, |value| format!("{value:x}")),
+            ('x' | 'X', Val::Uint(value)) => format!("{value:x}"),
+            ('x' | 'X', Val::String(text)) => text.bytes().map(|b| format!("{b:02x}")).collect(),
+            ('x' | 'X', Val::Bytes(bytes)) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            (verb, other) => {
+                let name = other.type_of();
+                let name = name.runtime_name();
+                return Err(match verb {
+                    'b' => format!("only integers and bools can be formatted as binary, was given {name}"),
+                    'o' => format!("octal clause can only be used on integers, was given {name}"),
+                    _ => format!("only integers, byte buffers, and strings can be formatted as hex, was given {name}"),
+                });
+            }
+        };
+        out.push_str(&if self.verb == 'X' { text.to_uppercase() } else { text });
+        Ok(())
+    }
+}
+
+fn signed(value: i64, digits: fn(u64) -> String) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", digits(value.unsigned_abs()))
+}
+
+fn superscript(digits: &str) -> String {
+    digits
+        .chars()
+        .map(|c| match c {
+            '-' => '⁻',
+            '1' => '¹',
+            '2' => '²',
+            '3' => '³',
+            c => char::from_u32('⁰' as u32 + c.to_digit(10).unwrap_or(0)).unwrap_or(c),
+        })
+        .collect()
+}
+
+/// Thousands are set apart by commas, as in American English.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let (whole, fraction) = digits
+        .split_once('.')
+        .map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
+    let mut out = sign.to_owned();
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+fn out_number(out: &mut String, arg: &Val<'_>) -> Result<(), String> {
+    match arg {
+        Val::Int(value) => out.push_str(&value.to_string()),
+        Val::Uint(value) => out.push_str(&value.to_string()),
+        Val::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => out.push_str(text),
+        other => {
+            let name = other.type_of();
+            return Err(format!(
+                "decimal clause can only be used on integers, was given {}",
+                name.runtime_name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
+    host.work(1 + out.len() as u64 / 4096)?;
+    match arg {
+        Val::List(list) => {
+            out.push('[');
+            for (i, item) in list.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                write_quoted(host, out, &item?)?;
+            }
+            out.push(']');
+        }
+        Val::Map(map) => write_map(host, out, map)?,
+        Val::String(text) => out.push_str(text),
+        Val::Bool(value) => out.push_str(&value.to_string()),
+        Val::Int(value) => out.push_str(&value.to_string()),
+        Val::Uint(value) => out.push_str(&value.to_string()),
+        Val::Double(value) => out.push_str(&convert::format_double(*value)),
+        Val::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+        Val::Null => out.push_str("null"),
+        Val::Type(of) => out.push_str(of.runtime_name()),
+        Val::Duration(nanos) => out.push_str(&time::format_duration(*nanos)),
+        Val::Timestamp(instant) => out.push_str(&instant.to_string()),
+        other => {
+            let name = other.type_of();
+            let name = name.runtime_name();
+            return Err(EvalError::failed(format!(
+                "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {name}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
+    match arg {
+        Val::String(text) => {
+            out.push('"');
+            out.push_str(text);
+            out.push('"');
+            host.work(1)
+        }
+        Val::Bytes(bytes) => {
+            out.push_str(&format!("b\"{}\"", String::from_utf8_lossy(bytes)));
+            host.work(1)
+        }
+        Val::Duration(nanos) => {
+            out.push_str(&format!("duration(\"{}\")", time::format_duration(*nanos)));
+            Ok(())
+        }
+        Val::Timestamp(instant) => {
+            out.push_str(&format!("timestamp(\"{instant}\")"));
+            Ok(())
+        }
+        other => write_string(host, out, other),
+    }
+}
+
+fn write_map(host: &mut Host<'_>, out: &mut String, map: &Map<'_>) -> Result<(), EvalError> {
+    let mut entries = Vec::new();
+    for key in map.keys() {
+        let mut name = String::new();
+        write_string(host, &mut name, &key)?;
+        let mut text = String::new();
+        write_quoted(host, &mut text, &key)?;
+        text.push(':');
+        if let Some(value) = map.find(&key)? {
+            write_quoted(host, &mut text, &value)?;
+        }
+        entries.push((name, text));
+    }
+    entries.sort();
+    out.push('{');
+    for (i, (_, text)) in entries.iter().enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(text);
+    }
+    out.push('}');
+    Ok(())
+}

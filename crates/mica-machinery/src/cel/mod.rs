@@ -1,0 +1,38 @@
+//! CEL: the expression language of validation rules, admission policies and match conditions.
+//!
+//! `Env` says which names an expression may use, `Env::compile` checks it and gives a `Program`, `Program::estimate_cost`
+//! says what it may cost, and `Program::eval` runs it within a budget. Types, errors, costs and libraries are those of
+//! kube-apiserver 1.36, whose limits are in `cost`. Evaluation reads JSON in place and never panics, whatever the
+//! expression; what it spends is bounded by the budget it is given.
+
+pub mod ast;
+pub mod cost;
+pub mod decl;
+pub mod escape;
+pub mod eval;
+pub mod library;
+pub mod schema;
+pub mod source;
+pub mod types;
+pub mod value;
+
+mod check;
+mod env;
+mod functions;
+mod lexer;
+mod macros;
+mod parser;
+mod plan;
+mod unescape;
+
+#[cfg(test)]
+mod tests;
+
+pub use decl::{DeclType, Place};
+pub use env::{CompileError, Env, OldSelf, Program};
+pub use eval::{Activation, Bindings, Outcome};
+pub use library::EvalError;
+pub use schema::Schema;
+pub use source::CompileErrors;
+pub use types::Type;
+pub use value::Val;

@@ -1,0 +1,852 @@
+//! Text to tree, by CEL's grammar.
+//!
+//! A recursive descent whose syntax errors are worded as upstream's generated parser words them. It repairs the input by
+//! one token where upstream does, and goes on; where upstream searches for a place to resume, it stops at that error.
+//! Depth and size are bounded as upstream bounds them, so that nothing which walks a tree needs to fear for its stack.
+
+use super::ast::{Call, Entry, Expr, FieldInit, Id, Kind, List, Literal, Positions, Select, Struct, op};
+use super::lexer::{Lexeme, Token, lex};
+use super::macros;
+use super::source::{CompileErrors, Issue};
+use super::unescape::{Form, unescape};
+
+/// Characters in an expression.
+const MAX_SIZE: usize = 100_000;
+
+/// How deep one grammar rule may nest, and how deep the tree may be.
+const MAX_DEPTH: u32 = 250;
+
+/// Names that may not be variables.
+const RESERVED: &[&str] = &[
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "null",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
+
+const OPERAND: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const ARGUMENT: &str = "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const SUBSCRIPT: &str = "{'[', '{', '(', '.', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const ELEMENT: &str = "{'[', ']', '{', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const KEY: &str = "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const FIELD: &str = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
+
+/// A parsed expression and where its nodes stand.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    pub root: Expr,
+    pub positions: Positions,
+}
+
+pub fn parse(source: &str) -> Result<Parsed, CompileErrors> {
+    let chars: Vec<char> = source.chars().collect();
+    if chars.len() > MAX_SIZE {
+        let message = format!(
+            "expression code point size exceeds limit: size: {}, limit {MAX_SIZE}",
+            chars.len()
+        );
+        return Err(CompileErrors::new(source, vec![Issue { offset: -1, message }]));
+    }
+    let (tokens, unknown) = lex(&chars);
+    let issues = unknown
+        .into_iter()
+        .map(|(at, text)| Issue {
+            offset: at as i32,
+            message: format!("Syntax error: token recognition error at: '{}'", shown(&text)),
+        })
+        .collect();
+    let mut parser = Parser {
+        chars: &chars,
+        tokens: &tokens,
+        at: 0,
+        positions: Positions::default(),
+        issues,
+        depths: [0; RULES],
+    };
+    let root = parser.start();
+    match root {
+        Ok((root, _)) if parser.issues.is_empty() => Ok(Parsed {
+            root,
+            positions: parser.positions,
+        }),
+        Ok(_) => Err(CompileErrors::new(source, parser.issues)),
+        Err(issue) => {
+            parser.issues.push(issue);
+            Err(CompileErrors::new(source, parser.issues))
+        }
+    }
+}
+
+/// Grammar rules whose nesting is counted.
+#[derive(Clone, Copy)]
+enum Rule {
+    Expr,
+    Relation,
+    Calc,
+    Member,
+}
+
+const RULES: usize = 4;
+
+/// A node and how many nested nodes the deepest path below it has.
+type Node = (Expr, u32);
+type Result<T, E = Issue> = std::result::Result<T, E>;
+
+pub(super) struct Parser<'s> {
+    chars: &'s [char],
+    tokens: &'s [Lexeme],
+    at: usize,
+    pub(super) positions: Positions,
+    pub(super) issues: Vec<Issue>,
+    depths: [u32; RULES],
+}
+
+impl Parser<'_> {
+    fn start(&mut self) -> Result<Node> {
+        let node = self.expr()?;
+        if self.token() == Token::End {
+            return Ok(node);
+        }
+        if self.peek(1) == Token::End {
+            self.extraneous("<EOF>");
+            return Ok(node);
+        }
+        Err(self.mismatched("<EOF>"))
+    }
+
+    fn expr(&mut self) -> Result<Node> {
+        self.enter(Rule::Expr)?;
+        let node = self.conditional()?;
+        self.leave(Rule::Expr, 1);
+        Ok(node)
+    }
+
+    fn conditional(&mut self) -> Result<Node> {
+        let condition = self.logical(Token::Or)?;
+        if self.token() != Token::Question {
+            return Ok(condition);
+        }
+        let id = self.id_here();
+        self.advance();
+        let yes = self.logical(Token::Or)?;
+        self.expect(Token::Colon, "':'")?;
+        let no = self.expr()?;
+        let height = self.deepen(condition.1.max(yes.1).max(no.1))?;
+        Ok((global(id, op::CONDITIONAL, vec![condition.0, yes.0, no.0]), height))
+    }
+
+    /// A chain of `||`, or of `&&`: a balanced tree, so that long chains stay shallow.
+    fn logical(&mut self, operator: Token) -> Result<Node> {
+        let mut terms = Vec::new();
+        let mut operators = Vec::new();
+        let mut height = 0;
+        loop {
+            let (term, below) = if operator == Token::Or {
+                self.logical(Token::And)?
+            } else {
+                self.relation()?
+            };
+            height = height.max(below);
+            terms.push(term);
+            if self.token() != operator {
+                break;
+            }
+            operators.push(self.here());
+            self.advance();
+        }
+        let function = if operator == Token::Or { op::OR } else { op::AND };
+        let mut terms: Vec<Option<Expr>> = terms.into_iter().map(Some).collect();
+        let last = terms.len() - 1;
+        Ok((self.balance(function, &mut terms, &operators, 0, last), height))
+    }
+
+    fn balance(&mut self, function: &str, terms: &mut [Option<Expr>], ops: &[i32], low: usize, high: usize) -> Expr {
+        if low == high {
+            return terms[low].take().expect("each term is used once");
+        }
+        let middle = (low + high).div_ceil(2) - 1;
+        let left = self.balance(function, terms, ops, low, middle);
+        let right = self.balance(function, terms, ops, middle + 1, high);
+        let id = self.positions.next(ops[middle]);
+        global(id, function, vec![left, right])
+    }
+
+    fn relation(&mut self) -> Result<Node> {
+        self.enter(Rule::Relation)?;
+        let mut entered = 1;
+        let mut node = self.calc(1)?;
+        loop {
+            let function = match self.token() {
+                Token::Less => "_<_",
+                Token::LessEquals => "_<=_",
+                Token::GreaterEquals => "_>=_",
+                Token::Greater => "_>_",
+                Token::Equals => op::EQUALS,
+                Token::NotEquals => op::NOT_EQUALS,
+                Token::In => op::IN,
+                _ => break,
+            };
+            self.enter(Rule::Relation)?;
+            entered += 1;
+            let id = self.id_here();
+            self.advance();
+            self.enter(Rule::Relation)?;
+            let right = self.calc(1)?;
+            self.leave(Rule::Relation, 1);
+            let height = self.deepen(node.1.max(right.1))?;
+            node = (global(id, function, vec![node.0, right.0]), height);
+        }
+        self.leave(Rule::Relation, entered);
+        Ok(node)
+    }
+
+    fn calc(&mut self, minimum: u8) -> Result<Node> {
+        self.enter(Rule::Calc)?;
+        let mut entered = 1;
+        let mut node = self.unary()?;
+        loop {
+            let (function, precedence) = match self.token() {
+                Token::Star => ("_*_", 2),
+                Token::Slash => ("_/_", 2),
+                Token::Percent => ("_%_", 2),
+                Token::Plus => (op::ADD, 1),
+                Token::Minus => ("_-_", 1),
+                _ => break,
+            };
+            if precedence < minimum {
+                break;
+            }
+            self.enter(Rule::Calc)?;
+            entered += 1;
+            let id = self.id_here();
+            self.advance();
+            let right = self.calc(precedence + 1)?;
+            let height = self.deepen(node.1.max(right.1))?;
+            node = (global(id, function, vec![node.0, right.0]), height);
+        }
+        self.leave(Rule::Calc, entered);
+        Ok(node)
+    }
+
+    fn unary(&mut self) -> Result<Node> {
+        let (operator, function) = match self.token() {
+            Token::Exclam => (Token::Exclam, op::NOT),
+            Token::Minus if !matches!(self.peek(1), Token::Int | Token::Float) => (Token::Minus, op::NEGATE),
+            _ => return self.member(),
+        };
+        let at = self.here();
+        let mut count = 0;
+        while self.token() == operator {
+            count += 1;
+            self.advance();
+        }
+        let node = self.member()?;
+        if count % 2 == 0 {
+            return Ok(node);
+        }
+        let id = self.positions.next(at);
+        Ok((global(id, function, vec![node.0]), node.1))
+    }
+
+    fn member(&mut self) -> Result<Node> {
+        self.enter(Rule::Member)?;
+        let mut entered = 1;
+        let mut node = self.primary()?;
+        loop {
+            let extended = match self.token() {
+                Token::Dot => {
+                    self.enter(Rule::Member)?;
+                    self.select(node)?
+                }
+                Token::LeftBracket => {
+                    self.enter(Rule::Member)?;
+                    self.index(node)?
+                }
+                _ => break,
+            };
+            entered += 1;
+            node = extended;
+        }
+        self.leave(Rule::Member, entered);
+        Ok(node)
+    }
+
+    fn select(&mut self, (operand, below): Node) -> Result<Node> {
+        let dot = self.here();
+        self.advance();
+        let optional = self.token() == Token::Question;
+        if optional {
+            self.advance();
+        }
+        let name_at = self.here();
+        let name = match self.token() {
+            Token::Ident => self.text(),
+            Token::EscapedIdent => return Err(self.plain("unsupported syntax: '`'")),
+            Token::True | Token::False | Token::Null if !optional => {
+                return Err(self.syntax(format!("mismatched input '{}' expecting IDENTIFIER", self.text())));
+            }
+            Token::End if !optional => return Err(self.syntax("no viable alternative at input '.'".to_owned())),
+            _ if optional => {
+                let unsupported = self.plain("unsupported ident kind");
+                self.issues.push(unsupported);
+                return Err(self.mismatched("{IDENTIFIER, ESC_IDENTIFIER}"));
+            }
+            _ => return Err(self.syntax(format!("no viable alternative at input '.{}'", self.text()))),
+        };
+        self.advance();
+        if optional {
+            let height = self.deepen(below)?;
+            let call = self.positions.next(dot);
+            let id = self.positions.next(name_at);
+            let field = Expr {
+                id,
+                kind: Kind::Literal(Literal::String(name)),
+            };
+            return Ok((global(call, op::OPT_SELECT, vec![operand, field]), height));
+        }
+        if self.token() == Token::LeftParen {
+            let id = self.id_here();
+            let (args, inside) = self.arguments()?;
+            let height = self.deepen(below.max(inside))?;
+            return Ok((macros::member_call(self, id, name, operand, args), height));
+        }
+        let height = self.deepen(below)?;
+        let id = self.positions.next(dot);
+        let select = Select {
+            operand,
+            field: name,
+            test_only: false,
+        };
+        Ok((
+            Expr {
+                id,
+                kind: Kind::Select(Box::new(select)),
+            },
+            height,
+        ))
+    }
+
+    fn index(&mut self, (operand, below): Node) -> Result<Node> {
+        let id = self.id_here();
+        self.advance();
+        let optional = self.token() == Token::Question;
+        if optional {
+            self.advance();
+        } else {
+            self.operand_or(SUBSCRIPT, |_| false)?;
+        }
+        let (index, inside) = self.expr()?;
+        self.expect(Token::RightBracket, "']'")?;
+        let height = self.deepen(below.max(inside))?;
+        let function = if optional { op::OPT_INDEX } else { op::INDEX };
+        Ok((global(id, function, vec![operand, index]), height))
+    }
+
+    /// `(a, b)`, the opening parenthesis included.
+    fn arguments(&mut self) -> Result<(Vec<Expr>, u32)> {
+        self.advance();
+        let mut args = Vec::new();
+        let mut height = 0;
+        if self.token() == Token::RightParen {
+            self.advance();
+            return Ok((args, height));
+        }
+        self.operand_or(ARGUMENT, |token| token == Token::RightParen)?;
+        if self.token() == Token::RightParen {
+            self.advance();
+            return Ok((args, height));
+        }
+        loop {
+            let (arg, below) = self.expr()?;
+            args.push(arg);
+            height = height.max(below);
+            if self.token() != Token::Comma {
+                break;
+            }
+            self.advance();
+        }
+        self.expect(Token::RightParen, "')'")?;
+        Ok((args, height))
+    }
+
+    fn primary(&mut self) -> Result<Node> {
+        match self.token() {
+            Token::Dot | Token::Ident => self.name(),
+            Token::LeftParen => {
+                self.advance();
+                let node = self.expr()?;
+                self.expect(Token::RightParen, "')'")?;
+                Ok(node)
+            }
+            Token::LeftBracket => self.list(),
+            Token::LeftBrace => self.map(),
+            Token::Minus
+            | Token::Float
+            | Token::Int
+            | Token::Uint
+            | Token::String
+            | Token::Bytes
+            | Token::True
+            | Token::False
+            | Token::Null => self.literal(),
+            _ => {
+                self.operand_or(OPERAND, |_| false)?;
+                self.primary()
+            }
+        }
+    }
+
+    /// Goes on if an operand starts here, or `other` is true of the token; skips one token if that helps.
+    fn operand_or(&mut self, expecting: &str, other: fn(Token) -> bool) -> Result<()> {
+        let fits = |token| starts_operand(token) || other(token);
+        if fits(self.token()) {
+            return Ok(());
+        }
+        if self.token() != Token::End && fits(self.peek(1)) {
+            self.extraneous(expecting);
+            return Ok(());
+        }
+        Err(self.mismatched(expecting))
+    }
+
+    fn name(&mut self) -> Result<Node> {
+        let start = self.here();
+        let mut name = String::new();
+        if self.token() == Token::Dot {
+            name.push('.');
+            self.advance();
+        }
+        if self.token() != Token::Ident {
+            let text = self.text();
+            let text = if self.token() == Token::End {
+                String::new()
+            } else {
+                text
+            };
+            return Err(self.syntax(format!("no viable alternative at input '.{text}'")));
+        }
+        if self.builds_message() {
+            return self.message(name);
+        }
+        let ident_at = self.here();
+        let word = self.text();
+        self.advance();
+        let call = self.token() == Token::LeftParen;
+        if RESERVED.contains(&word.as_str()) {
+            self.issues.push(Issue {
+                offset: start,
+                message: format!("reserved identifier: {word}"),
+            });
+        }
+        name.push_str(&word);
+        if call {
+            let id = self.id_here();
+            let (args, height) = self.arguments()?;
+            return Ok((macros::global_call(self, id, name, args), height));
+        }
+        let id = self.positions.next(ident_at);
+        Ok((
+            Expr {
+                id,
+                kind: Kind::Ident(name),
+            },
+            0,
+        ))
+    }
+
+    /// Whether the names from here on are followed by `{`.
+    fn builds_message(&self) -> bool {
+        let mut ahead = 1;
+        while self.peek(ahead) == Token::Dot && self.peek(ahead + 1) == Token::Ident {
+            ahead += 2;
+        }
+        self.peek(ahead) == Token::LeftBrace
+    }
+
+    fn message(&mut self, mut name: String) -> Result<Node> {
+        name.push_str(&self.text());
+        self.advance();
+        while self.token() == Token::Dot {
+            self.advance();
+            name.push('.');
+            name.push_str(&self.text());
+            self.advance();
+        }
+        let id = self.id_here();
+        self.advance();
+        let mut fields = Vec::new();
+        let mut height = 0;
+        let mut first = true;
+        while self.token() != Token::RightBrace {
+            if self.token() == Token::Comma && self.peek(1) == Token::RightBrace {
+                self.advance();
+                break;
+            }
+            let optional = self.token() == Token::Question;
+            if optional {
+                self.advance();
+            }
+            if self.token() == Token::EscapedIdent {
+                return Err(self.plain("unsupported syntax: '`'"));
+            }
+            if self.token() != Token::Ident {
+                return Err(self.mismatched(if first { FIELD } else { "'}'" }));
+            }
+            first = false;
+            let field = self.text();
+            self.advance();
+            let init = self.id_here();
+            self.expect(Token::Colon, "':'")?;
+            let (value, below) = self.expr()?;
+            height = height.max(below);
+            fields.push(FieldInit {
+                id: init,
+                name: field,
+                value,
+                optional,
+            });
+            if !self.comma_or(Token::RightBrace, "{'}', ','}")? {
+                break;
+            }
+        }
+        self.expect(Token::RightBrace, "'}'")?;
+        Ok((
+            Expr {
+                id,
+                kind: Kind::Struct(Struct { name, fields }),
+            },
+            height,
+        ))
+    }
+
+    fn list(&mut self) -> Result<Node> {
+        let id = self.id_here();
+        self.advance();
+        let mut list = List {
+            elements: Vec::new(),
+            optional: Vec::new(),
+        };
+        let mut height = 0;
+        while self.token() != Token::RightBracket {
+            if self.token() == Token::Comma && self.peek(1) == Token::RightBracket {
+                self.advance();
+                break;
+            }
+            if self.token() == Token::Question {
+                list.optional.push(list.elements.len());
+                self.advance();
+            } else if list.elements.is_empty() {
+                self.operand_or(ELEMENT, |token| {
+                    matches!(token, Token::RightBracket | Token::Comma | Token::Question)
+                })?;
+            }
+            let (element, below) = self.expr()?;
+            height = height.max(below);
+            list.elements.push(element);
+            if !self.comma_or(Token::RightBracket, "{']', ','}")? {
+                break;
+            }
+        }
+        self.expect(Token::RightBracket, "']'")?;
+        Ok((
+            Expr {
+                id,
+                kind: Kind::List(list),
+            },
+            height,
+        ))
+    }
+
+    fn map(&mut self) -> Result<Node> {
+        let id = self.id_here();
+        self.advance();
+        let mut entries = Vec::new();
+        let mut height = 0;
+        while self.token() != Token::RightBrace {
+            if self.token() == Token::Comma && self.peek(1) == Token::RightBrace {
+                self.advance();
+                break;
+            }
+            let optional = self.token() == Token::Question;
+            if optional {
+                self.advance();
+            } else if entries.is_empty() {
+                self.operand_or(KEY, |token| {
+                    matches!(token, Token::RightBrace | Token::Comma | Token::Question)
+                })?;
+            }
+            let (key, above) = self.expr()?;
+            let entry = self.id_here();
+            self.expect(Token::Colon, "':'")?;
+            let (value, below) = self.expr()?;
+            height = height.max(above).max(below);
+            entries.push(Entry {
+                id: entry,
+                key,
+                value,
+                optional,
+            });
+            if !self.comma_or(Token::RightBrace, "{'}', ','}")? {
+                break;
+            }
+        }
+        self.expect(Token::RightBrace, "'}'")?;
+        Ok((
+            Expr {
+                id,
+                kind: Kind::Map(entries),
+            },
+            height,
+        ))
+    }
+
+    /// Takes a comma, and says whether another element follows it.
+    fn comma_or(&mut self, close: Token, both: &str) -> Result<bool> {
+        let fits = |token| token == close || token == Token::Comma;
+        if !fits(self.token()) {
+            if !fits(self.peek(1)) {
+                return Err(self.mismatched(both));
+            }
+            self.extraneous(both);
+        }
+        if self.token() == close {
+            return Ok(false);
+        }
+        self.advance();
+        Ok(starts_operand(self.token()) || self.token() == Token::Question)
+    }
+
+    fn literal(&mut self) -> Result<Node> {
+        let start = self.here();
+        let mut text = String::new();
+        if self.token() == Token::Minus {
+            text.push('-');
+            self.advance();
+        }
+        text.push_str(&self.text());
+        let token = self.token();
+        self.advance();
+        let parsed = match token {
+            Token::Int => integer(&text).map(Literal::Int).ok_or("invalid int literal"),
+            Token::Uint => unsigned(&text).map(Literal::Uint).ok_or("invalid uint literal"),
+            Token::Float => {
+                let value = text.parse().ok().filter(|value: &f64| value.is_finite());
+                value.map(Literal::Double).ok_or("invalid double literal")
+            }
+            Token::String => unescape(&text, Form::Text)
+                .map(|bytes| Literal::String(String::from_utf8(bytes).expect("escapes make whole characters"))),
+            Token::Bytes => unescape(&text[1..], Form::Bytes).map(Literal::Bytes),
+            Token::True => Ok(Literal::Bool(true)),
+            Token::False => Ok(Literal::Bool(false)),
+            _ => Ok(Literal::Null),
+        };
+        let literal = match parsed {
+            Ok(literal) => literal,
+            Err(message) => {
+                self.issues.push(Issue {
+                    offset: start,
+                    message: message.to_owned(),
+                });
+                Literal::Null
+            }
+        };
+        let id = self.positions.next(start);
+        Ok((
+            Expr {
+                id,
+                kind: Kind::Literal(literal),
+            },
+            0,
+        ))
+    }
+
+    fn token(&self) -> Token {
+        self.tokens[self.at].token
+    }
+
+    fn peek(&self, ahead: usize) -> Token {
+        self.tokens
+            .get(self.at + ahead)
+            .map_or(Token::End, |lexeme| lexeme.token)
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn here(&self) -> i32 {
+        self.tokens[self.at].start as i32
+    }
+
+    fn id_here(&mut self) -> Id {
+        let at = self.here();
+        self.positions.next(at)
+    }
+
+    fn text(&self) -> String {
+        self.text_at(self.at)
+    }
+
+    fn text_at(&self, at: usize) -> String {
+        let lexeme = self.tokens[at];
+        if lexeme.token == Token::End {
+            return "<EOF>".to_owned();
+        }
+        self.chars[lexeme.start..lexeme.end].iter().collect()
+    }
+
+    /// Takes `token`; skips one token before it, or does without it, where that repairs the input.
+    fn expect(&mut self, token: Token, name: &str) -> Result<()> {
+        let found = self.token();
+        if found == token {
+            self.advance();
+            return Ok(());
+        }
+        if self.peek(1) == token && found != Token::End {
+            self.extraneous(name);
+            self.advance();
+            return Ok(());
+        }
+        let goes_on = if token == Token::Colon {
+            starts_operand(found)
+        } else {
+            follows_operand(found)
+        };
+        if !goes_on {
+            return Err(self.mismatched(name));
+        }
+        let text = shown(&self.text());
+        let issue = self.syntax(format!("missing {name} at '{text}'"));
+        self.issues.push(issue);
+        Ok(())
+    }
+
+    /// Reports the token here as one too many, and skips it.
+    fn extraneous(&mut self, expecting: &str) {
+        let text = shown(&self.text());
+        let issue = self.syntax(format!("extraneous input '{text}' expecting {expecting}"));
+        self.issues.push(issue);
+        self.advance();
+    }
+
+    fn mismatched(&self, expecting: &str) -> Issue {
+        let text = shown(&self.text());
+        self.syntax(format!("mismatched input '{text}' expecting {expecting}"))
+    }
+
+    fn syntax(&self, message: String) -> Issue {
+        Issue {
+            offset: self.here(),
+            message: format!("Syntax error: {message}"),
+        }
+    }
+
+    fn plain(&self, message: &str) -> Issue {
+        Issue {
+            offset: self.here(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn enter(&mut self, rule: Rule) -> Result<()> {
+        let depth = &mut self.depths[rule as usize];
+        *depth += 1;
+        if *depth > MAX_DEPTH {
+            let message = format!("expression recursion limit exceeded: {MAX_DEPTH}");
+            return Err(Issue { offset: -1, message });
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, rule: Rule, times: u32) {
+        self.depths[rule as usize] -= times;
+    }
+
+    fn deepen(&self, below: u32) -> Result<u32> {
+        if below + 1 > MAX_DEPTH {
+            return Err(Issue {
+                offset: -1,
+                message: "max recursion depth exceeded".to_owned(),
+            });
+        }
+        Ok(below + 1)
+    }
+}
+
+fn starts_operand(token: Token) -> bool {
+    matches!(
+        token,
+        Token::LeftBracket
+            | Token::LeftBrace
+            | Token::LeftParen
+            | Token::Dot
+            | Token::Minus
+            | Token::Exclam
+            | Token::True
+            | Token::False
+            | Token::Null
+            | Token::Float
+            | Token::Int
+            | Token::Uint
+            | Token::String
+            | Token::Bytes
+            | Token::Ident
+    )
+}
+
+fn follows_operand(token: Token) -> bool {
+    !starts_operand(token) || matches!(token, Token::LeftBracket | Token::Dot | Token::Minus)
+}
+
+/// Text inside an error message: line ends and tabs are written out.
+fn shown(text: &str) -> String {
+    text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
+}
+
+pub(super) fn global(id: Id, function: &str, args: Vec<Expr>) -> Expr {
+    Expr {
+        id,
+        kind: Kind::Call(Box::new(Call {
+            target: None,
+            function: function.to_owned(),
+            args,
+        })),
+    }
+}
+
+fn integer(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    match digits.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn unsigned(text: &str) -> Option<u64> {
+    let digits = &text[..text.len() - 1];
+    match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    }
+}

@@ -1,0 +1,1 @@
+//! Tables of expressions with the answers of kube-apiserver 1.36.

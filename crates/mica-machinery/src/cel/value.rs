@@ -1,0 +1,524 @@
+//! Values at run time.
+//!
+//! Objects stay what they are, JSON that somebody else owns: a list or map holds a reference and its schema, and an element
+//! becomes a value when an expression reads it. Only what an expression makes is owned.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::library::{authz, format::NamedFormat, semver::Version, time, time::Instant, url::Url};
+use super::schema::{Kind, ListKind, Schema};
+use super::types::Type;
+use super::{escape, library};
+use crate::quantity::Quantity;
+
+#[derive(Debug, Clone)]
+pub enum Val<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Text<'a>),
+    Bytes(Arc<[u8]>),
+    /// Nanoseconds.
+    Duration(i64),
+    Timestamp(Instant),
+    List(List<'a>),
+    Map(Map<'a>),
+    Optional(Option<Arc<Val<'a>>>),
+    Type(Type),
+    Quantity(Arc<Quantity>),
+    Ip(IpAddr),
+    Cidr(library::ip::Cidr),
+    Url(Arc<Url>),
+    Semver(Arc<Version>),
+    Format(&'static NamedFormat),
+    Authz(Arc<authz::Value>),
+    /// Data that no schema describes: it can only be compared.
+    Preserved(&'a Value),
+    /// An object that an expression made: its type's name and its fields.
+    Object(Arc<str>, Map<'a>),
+    /// A variable whose fields are asked for one by one, by its name (`Activation::field`).
+    Lazy(Arc<str>),
+}
+
+/// A string, borrowed from the data or made by an expression.
+#[derive(Debug, Clone)]
+pub enum Text<'a> {
+    Borrowed(&'a str),
+    Owned(Arc<str>),
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Owned(text) => text,
+        }
+    }
+}
+
+/// A list and, where a schema says so, how its elements are told apart.
+#[derive(Debug, Clone)]
+pub struct List<'a> {
+    items: Items<'a>,
+    schema: Option<&'a Schema>,
+}
+
+#[derive(Debug, Clone)]
+enum Items<'a> {
+    Json(&'a [Value]),
+    Owned(Arc<Vec<Val<'a>>>),
+    /// Two lists end to end: joining costs the same however long they are.
+    Joined(Arc<(List<'a>, List<'a>)>, usize),
+}
+
+#[derive(Debug, Clone)]
+pub enum Map<'a> {
+    Json(&'a serde_json::Map<String, Value>, Option<&'a Schema>),
+    Owned(Arc<Entries<'a>>),
+}
+
+/// A map that an expression made: the key as given, and the value.
+pub type Entries<'a> = IndexMap<Key, (Val<'a>, Val<'a>)>;
+
+/// A map key, so that keys that are equal are the same: `1`, `1u` and `1.0` are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    Bool(bool),
+    Number(i128),
+    String(Arc<str>),
+    /// A number with a fraction, by its bits.
+    Fraction(u64),
+}
+
+impl<'a> Val<'a> {
+    pub fn string(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Owned(text.into()))
+    }
+
+    pub fn list(items: Vec<Val<'a>>) -> Self {
+        Self::List(List::owned(items))
+    }
+
+    pub fn optional(value: Option<Val<'a>>) -> Self {
+        Self::Optional(value.map(Arc::new))
+    }
+
+    /// JSON as it is, without a schema.
+    pub fn dynamic(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => match number.as_i64() {
+                Some(number) => Self::Int(number),
+                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => Self::String(Text::Borrowed(text)),
+            Value::Array(items) => Self::List(List {
+                items: Items::Json(items),
+                schema: None,
+            }),
+            Value::Object(map) => Self::Map(Map::Json(map, None)),
+        }
+    }
+
+    /// JSON read by its schema: formats become times, durations and bytes.
+    pub fn typed(value: &'a Value, schema: &'a Schema) -> Result<Self, String> {
+        if value.is_null() {
+            return match schema.nullable {
+                true => Ok(Self::Null),
+                false => Err("invalid data, got null for schema with nullable=false".to_owned()),
+            };
+        }
+        let expected = |what: &str| Err(format!("invalid data, expected {what}, got {}", go_type(value)));
+        match (schema.kind, value) {
+            (Kind::IntOrString, Value::String(text)) => Ok(Self::String(Text::Borrowed(text))),
+            (Kind::IntOrString, Value::Number(number)) if number.is_i64() => Ok(Self::dynamic(value)),
+            (Kind::IntOrString, _) => {
+                Err("invalid data, expected XIntOrString value to be either a string or integer".to_owned())
+            }
+            (Kind::Object, Value::Object(map)) => Ok(Self::Map(Map::Json(map, Some(schema)))),
+            (Kind::Object, _) => {
+                Err("invalid data, expected a map for the provided schema with type=object".to_owned())
+            }
+            (Kind::Array, Value::Array(_)) if schema.items.is_none() => {
+                Err("invalid array type, expected Items with a non-empty Schema".to_owned())
+            }
+            (Kind::Array, Value::Array(items)) => Ok(Self::List(List {
+                items: Items::Json(items),
+                schema: Some(schema),
+            })),
+            (Kind::Array, _) => {
+                Err("invalid data, expected an array for the provided schema with type=array".to_owned())
+            }
+            (Kind::String, Value::String(text)) => formatted(text, &schema.format),
+            (Kind::String, _) => expected("string"),
+            (Kind::Number, Value::Number(number)) => Ok(Self::Double(number.as_f64().unwrap_or(f64::NAN))),
+            (Kind::Number, _) => expected("float"),
+            (Kind::Integer, Value::Number(number)) if number.is_i64() => Ok(Self::dynamic(value)),
+            (Kind::Integer, _) => expected("int"),
+            (Kind::Boolean, Value::Bool(value)) => Ok(Self::Bool(*value)),
+            (Kind::Boolean, _) => expected("bool"),
+            (Kind::Unknown, _) if schema.preserve_unknown => Ok(Self::Preserved(value)),
+            (Kind::Unknown, _) => Err(
+                "invalid type, expected object, array, number, integer, boolean or string, or no \
+                 type with x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got "
+                    .to_owned(),
+            ),
+        }
+    }
+
+    pub fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Duration(_) => Type::Duration,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Type(_) => Type::Type(None),
+            Self::Quantity(_) => Type::object("kubernetes.Quantity"),
+            Self::Ip(_) => Type::Opaque("net.IP".into(), Arc::new([])),
+            Self::Cidr(_) => Type::Opaque("net.CIDR".into(), Arc::new([])),
+            Self::Url(_) => Type::object("kubernetes.URL"),
+            Self::Semver(_) => Type::object("kubernetes.Semver"),
+            Self::Format(_) => Type::object("kubernetes.NamedFormat"),
+            Self::Authz(value) => Type::object(value.type_name()),
+            Self::Object(name, _) => Type::Struct(name.clone()),
+            Self::Preserved(_) => Type::object("unknown"),
+            Self::Lazy(name) => Type::Struct(name.clone()),
+        }
+    }
+
+    /// What `size()` says, and what costs are reckoned by: 1 for what has no size.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::String(text) => text.chars().count() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::List(list) => list.len() as u64,
+            Self::Map(map) | Self::Object(_, map) => map.len() as u64,
+            Self::Ip(address) => {
+                if address.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
+            }
+            Self::Cidr(cidr) => u64::from(cidr.bits).div_ceil(8),
+            _ => 1,
+        }
+    }
+
+    /// The same value without its schema: what is left of it inside an optional that is looked into.
+    pub(super) fn untyped(self) -> Self {
+        match self {
+            Self::Map(Map::Json(map, _)) => Self::Map(Map::Json(map, None)),
+            Self::List(List {
+                items: Items::Json(items),
+                ..
+            }) => Self::List(List {
+                items: Items::Json(items),
+                schema: None,
+            }),
+            other => other,
+        }
+    }
+
+    /// The value as JSON, or why there is none.
+    pub fn to_json(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Int(value) => Value::from(*value),
+            Self::Uint(value) => Value::from(*value),
+            Self::Double(value) => serde_json::Number::from_f64(*value).map_or(Value::Null, Value::Number),
+            Self::String(text) => Value::String(text.to_string()),
+            Self::Bytes(bytes) => Value::String(library::convert::base64(bytes)),
+            Self::Duration(nanos) => Value::String(time::format_duration(*nanos)),
+            Self::Timestamp(instant) => Value::String(instant.to_string()),
+            Self::Preserved(value) => (*value).clone(),
+            Self::List(List {
+                items: Items::Json(items),
+                ..
+            }) => Value::Array(items.to_vec()),
+            Self::List(list) => Value::Array(list.iter().map(|item| item?.to_json()).collect::<Result<_, _>>()?),
+            Self::Map(Map::Json(map, _)) => Value::Object((*map).clone()),
+            Self::Map(Map::Owned(entries)) | Self::Object(_, Map::Owned(entries)) => {
+                let mut map = serde_json::Map::new();
+                for (key, value) in entries.values() {
+                    let Self::String(key) = key else {
+                        return Err("map keys must be strings".to_owned());
+                    };
+                    map.insert(key.to_string(), value.to_json()?);
+                }
+                Value::Object(map)
+            }
+            Self::Optional(Some(value)) => value.to_json()?,
+            Self::Quantity(quantity) => Value::String(quantity.to_string()),
+            other => return Err(format!("unsupported type {}", other.type_of())),
+        })
+    }
+}
+
+fn formatted<'a>(text: &'a str, format: &str) -> Result<Val<'a>, String> {
+    match format {
+        "duration" => time::parse_openapi_duration(text).map(Val::Duration),
+        "date" => time::parse_date(text).map(Val::Timestamp),
+        "date-time" => time::parse_openapi_datetime(text).map(Val::Timestamp),
+        "byte" => {
+            let bytes = library::convert::unbase64(text);
+            bytes
+                .map(|bytes| Val::Bytes(bytes.into()))
+                .map_err(|e| format!("Invalid byte formatted string {text}: {e}"))
+        }
+        _ => Ok(Val::String(Text::Borrowed(text))),
+    }
+}
+
+/// What Go calls the type of a JSON value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+impl<'a> List<'a> {
+    pub fn owned(items: Vec<Val<'a>>) -> Self {
+        Self {
+            items: Items::Owned(Arc::new(items)),
+            schema: None,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match &self.items {
+            Items::Json(items) => items.len(),
+            Items::Owned(items) => items.len(),
+            Items::Joined(_, length) => *length,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, index: usize) -> Option<Result<Val<'a>, String>> {
+        match &self.items {
+            Items::Json(items) => {
+                let item = items.get(index)?;
+                Some(match self.schema.and_then(|schema| schema.items.as_deref()) {
+                    Some(schema) => Val::typed(item, schema),
+                    None => Ok(Val::dynamic(item)),
+                })
+            }
+            Items::Owned(items) => items.get(index).cloned().map(Ok),
+            Items::Joined(parts, _) => match index.checked_sub(parts.0.len()) {
+                None => parts.0.get(index),
+                Some(rest) => parts.1.get(rest),
+            },
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Result<Val<'a>, String>> + '_ {
+        (0..self.len()).map_while(|index| self.get(index))
+    }
+
+    /// How elements are told apart, if the list came with a schema; its key fields, if it is a `map` list.
+    pub fn kind(&self) -> Option<(ListKind, &'a [String])> {
+        self.schema
+            .map(|schema| (schema.list_kind, schema.list_keys.as_slice()))
+    }
+
+    pub(super) fn join(self, other: List<'a>) -> Self {
+        if other.is_empty() && other.schema.is_none() {
+            return self;
+        }
+        let length = self.len().saturating_add(other.len());
+        let schema = self.schema;
+        Self {
+            items: Items::Joined(Arc::new((self, other)), length),
+            schema,
+        }
+    }
+
+    /// The same kind of list with these elements.
+    pub(super) fn with_items(&self, items: Vec<Val<'a>>) -> Self {
+        Self {
+            items: Items::Owned(Arc::new(items)),
+            schema: self.schema,
+        }
+    }
+
+    /// Adds to the end; in place if nobody else holds the list.
+    pub(super) fn push(&mut self, item: Val<'a>) {
+        if let Items::Owned(items) = &mut self.items {
+            Arc::make_mut(items).push(item);
+        }
+    }
+
+    pub(super) fn is_owned(&self) -> bool {
+        matches!(self.items, Items::Owned(_))
+    }
+}
+
+impl<'a> Map<'a> {
+    pub fn owned(entries: Entries<'a>) -> Self {
+        Self::Owned(Arc::new(entries))
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(map, _) => map.len(),
+            Self::Owned(entries) => entries.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn has_schema(&self) -> bool {
+        matches!(self, Self::Json(_, Some(_)))
+    }
+
+    /// The value under `key`; `Ok(None)` if there is none.
+    pub fn find(&self, key: &Val<'_>) -> Result<Option<Val<'a>>, String> {
+        match self {
+            Self::Owned(entries) => {
+                let key = Key::of(key);
+                Ok(key.and_then(|key| entries.get(&key)).map(|(_, value)| value.clone()))
+            }
+            Self::Json(map, schema) => {
+                let Val::String(key) = key else {
+                    return if schema.is_some() {
+                        Err("no such overload".to_owned())
+                    } else {
+                        Ok(None)
+                    };
+                };
+                find_json(map, *schema, key)
+            }
+        }
+    }
+
+    /// The schema of the field `name`, if a schema names it.
+    pub(super) fn property(&self, name: &str) -> Option<&'a Schema> {
+        match self {
+            Self::Json(_, Some(schema)) => property(schema, name),
+            _ => None,
+        }
+    }
+
+    /// Keys as expressions see them.
+    pub fn keys(&self) -> Vec<Val<'a>> {
+        match self {
+            Self::Owned(entries) => entries.values().map(|(key, _)| key.clone()).collect(),
+            Self::Json(map, None) => map.keys().map(|key| Val::String(Text::Borrowed(key))).collect(),
+            Self::Json(map, Some(schema)) => {
+                let object = schema.properties.is_some();
+                map.keys()
+                    .filter(|key| property(schema, key).is_some())
+                    .map(|key| match object.then(|| escape::escape(key)).flatten() {
+                        Some(escaped) if escaped != *key => Val::string(escaped),
+                        _ => Val::String(Text::Borrowed(key)),
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// The JSON itself, if the map is that.
+    pub(super) fn json(&self) -> Option<&'a serde_json::Map<String, Value>> {
+        match self {
+            Self::Json(map, _) => Some(map),
+            Self::Owned(_) => None,
+        }
+    }
+}
+
+fn property<'a>(schema: &'a Schema, name: &str) -> Option<&'a Schema> {
+    match &schema.properties {
+        Some(properties) => properties.get(name).map(|schema| &**schema),
+        None => schema.additional.as_deref(),
+    }
+}
+
+fn find_json<'a>(
+    map: &'a serde_json::Map<String, Value>,
+    schema: Option<&'a Schema>,
+    key: &str,
+) -> Result<Option<Val<'a>>, String> {
+    let Some(schema) = schema else {
+        return Ok(map.get(key).map(Val::dynamic));
+    };
+    let object = schema.properties.is_some();
+    let unescaped;
+    let key = if object && key.contains("__") {
+        let Some(name) = escape::unescape(key) else {
+            return Ok(None);
+        };
+        unescaped = name;
+        unescaped.as_str()
+    } else {
+        key
+    };
+    match (map.get(key), property(schema, key)) {
+        // A null in an object is the same as an absent field.
+        (Some(Value::Null), _) if object => Ok(None),
+        (Some(value), Some(schema)) => Val::typed(value, schema).map(Some),
+        _ => Ok(None),
+    }
+}
+
+impl Key {
+    /// `value` as a map key, if it can be one.
+    pub fn of(value: &Val<'_>) -> Option<Self> {
+        Some(match value {
+            Val::Bool(value) => Self::Bool(*value),
+            Val::Int(value) => Self::Number(i128::from(*value)),
+            Val::Uint(value) => Self::Number(i128::from(*value)),
+            Val::Double(value) if value.fract() == 0.0 && value.abs() < 1e19 => Self::Number(*value as i128),
+            Val::Double(value) => Self::Fraction(value.to_bits()),
+            Val::String(text) => Self::String(Arc::from(&**text)),
+            _ => return None,
+        })
+    }
+}
+
+/// Values as they are written inside error messages.
+impl std::fmt::Display for Val<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Uint(value) => write!(f, "{value}"),
+            Self::Double(value) => f.write_str(&library::convert::format_double(*value)),
+            Self::String(text) => f.write_str(text),
+            Self::Duration(nanos) => f.write_str(&crate::duration::format_go(*nanos)),
+            Self::Timestamp(instant) => write!(f, "{instant}"),
+            Self::Type(of) => f.write_str(of.runtime_name()),
+            Self::Quantity(quantity) => write!(f, "{quantity}"),
+            other => f.write_str(other.type_of().runtime_name()),
+        }
+    }
+}
