@@ -14,6 +14,7 @@ mod history;
 mod index;
 mod keep;
 mod log;
+mod options;
 mod prepare;
 mod read;
 mod recover;
@@ -26,141 +27,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::hub::{Hub, Limits};
+use crate::hub::Hub;
 use crate::key::{Key, KeyRange};
 use crate::store::{
     CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
 };
 use commit::{CheckpointLimits, CommitRequest, Committer, Job, QUEUE, Request, Start};
-use disk::{Disk, LockError, LockGuard, RealDisk};
+use disk::{LockError, LockGuard, RealDisk};
 use history::LogHistory;
 use index::checkpoint::Checkpoint;
 use log::{Log, SegmentSizes};
 use prepare::{Preparer, Sizes};
-use read::{Damage, Engine};
+use read::Engine;
 use signal::Signals;
 
 pub use backup::{BackupSummary, RestoreError, restore};
 pub use check::CheckReport;
+pub use options::{AutoCompaction, OpenError, Options, Stats};
 
 /// Bytes of transactions that wait at most, in KiB.
 const QUEUE_KIB: u32 = 64 << 10;
 /// Pages up to this size are read on the caller's thread; larger ones where blocking does no harm.
 const INLINE_PAGE: usize = 64;
-
-/// How an embedded store is set up.
-#[derive(Clone)]
-pub struct Options {
-    /// The smallest and largest size of a file of the log; in between it is a sixteenth of the log.
-    pub segment_bytes: (u64, u64),
-    /// Room that only deletes and cleaning may use when the disk is full.
-    pub reserve_bytes: u64,
-    /// The log does not grow into the last bytes of the disk, which the index needs.
-    pub keep_free_bytes: u64,
-    /// Bytes of log that are replayed at most, roughly, after a crash.
-    pub checkpoint_log_bytes: u64,
-    /// Bytes of index in memory before it is written out.
-    pub checkpoint_memory_bytes: u64,
-    /// Bytes of index read before that stay in memory.
-    pub index_cache_bytes: u64,
-    /// Memory for watches.
-    pub hub: Limits,
-    /// When history is forgotten; `None` only when asked to.
-    pub compaction: Option<AutoCompaction>,
-    /// Where the log is, instead of in the directory: for tests.
-    pub disk: Option<Arc<dyn Disk>>,
-}
-
-/// When history is forgotten without being asked.
-#[derive(Clone, Copy, Debug)]
-pub struct AutoCompaction {
-    /// Every state stays readable this long.
-    pub keep: Duration,
-    /// More history than this is forgotten earlier...
-    pub keep_bytes: u64,
-    /// ...but no state before this time.
-    pub keep_at_least: Duration,
-}
-
-impl Default for AutoCompaction {
-    /// Five minutes is what clients of kube-apiserver are used to.
-    fn default() -> Self {
-        Self {
-            keep: Duration::from_mins(5),
-            keep_bytes: 2 << 30,
-            keep_at_least: Duration::from_mins(1),
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment_bytes: (4 << 20, 256 << 20),
-            reserve_bytes: 4 << 20,
-            keep_free_bytes: 64 << 20,
-            checkpoint_log_bytes: 48 << 20,
-            checkpoint_memory_bytes: 16 << 20,
-            index_cache_bytes: 32 << 20,
-            hub: Limits::default(),
-            compaction: Some(AutoCompaction::default()),
-            disk: None,
-        }
-    }
-}
-
-/// Sizes of a store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Bytes of the log, without what is prepared ahead of it.
-    pub log_bytes: u64,
-    /// How many of these can still be asked for.
-    pub live_bytes: u64,
-    pub index_bytes: u64,
-    /// Bytes of the index that are only in memory.
-    pub index_memory_bytes: u64,
-    /// Watches that are up to date.
-    pub watches: u64,
-}
-
-/// Why a store could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("{directory} is in use: {holder}")]
-    Locked { directory: String, holder: LockError },
-    #[error("{path} has format version {found}, and this program knows versions up to {known}: use a newer program")]
-    Newer { path: String, found: u32, known: u32 },
-    #[error("stored data is damaged: {0}")]
-    Corrupt(String),
-    #[error("could not {what}")]
-    Io {
-        what: &'static str,
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl From<Damage> for OpenError {
-    fn from(damage: Damage) -> Self {
-        match damage {
-            Damage::Io(source) => Self::Io {
-                what: "read the log",
-                source,
-            },
-            Damage::Index(lsm_tree::Error::Io(source)) => Self::Io {
-                what: "read or write the index",
-                source,
-            },
-            other => Self::Corrupt(other.text()),
-        }
-    }
-}
 
 /// A [`Store`] in one directory. Clones share it; it closes when [`EmbeddedStore::close`] is called or the last is dropped.
 #[derive(Clone)]
