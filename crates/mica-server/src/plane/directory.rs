@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::object;
-use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Record, Revision, Signal, Store, Txn, Write};
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,9 +18,10 @@ use tokio::sync::Semaphore;
 
 use super::cache::Followed;
 use super::kind::{GROUP, PLURAL, RESTORING};
+use super::layer::Shelf;
 use super::side::{Side, SideWrites};
 use super::{Plane, State};
-use crate::base::{BaseLayer, Birth, Layers};
+use crate::base::Birth;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Served};
 use crate::stored::Content;
@@ -33,9 +34,6 @@ const CACHED_NAMES: usize = 50_000;
 
 /// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
 const CACHED_ADDRESSES: usize = 10_000;
-
-/// Base layers of a store: each release of ours and each authority make one.
-const MAX_LAYERS: usize = 1000;
 
 /// Planes looked up at once. Who asks for ever new names waits here, and cannot keep the store from those who write.
 const LOOKUPS: usize = 32;
@@ -75,10 +73,7 @@ pub struct Directory {
     store: Arc<dyn Store>,
     root: ArcSwap<Plane>,
     plane_scheme: Arc<Scheme>,
-    /// The layer that new planes are born from.
-    layer: Arc<BaseLayer>,
-    /// Older layers that planes still name, by id.
-    layers: Arc<Layers>,
+    layers: Shelf,
     cache: Followed<Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<Option<Arc<str>>>,
@@ -89,17 +84,6 @@ pub struct Directory {
 /// Where root keeps a kind of internal record.
 fn internal(resource: &str, name: &str) -> Key {
     PlaneKeys::new(PlaneId::ROOT).object(&GroupResource::new(INTERNAL, resource), None, name)
-}
-
-/// Where root, and a snapshot, has base layers.
-pub fn base_layers() -> GroupResource {
-    GroupResource::new(INTERNAL, "baselayers")
-}
-
-/// The stored objects of a base layer.
-pub async fn layer_record(store: &Arc<dyn Store>, id: &str) -> Result<Record, ApiError> {
-    let record = store.get(&internal("baselayers", id)).await?;
-    record.ok_or_else(|| ApiError::internal(&format!("base layer {id} is missing")))
 }
 
 fn state_key(id: PlaneId) -> Key {
@@ -136,17 +120,12 @@ impl Directory {
         plane_scheme: Arc<Scheme>,
         base_objects: &[Value],
     ) -> Result<Arc<Self>, ApiError> {
-        let layer = Arc::new(BaseLayer::new(&root_scheme, base_objects));
-        let layer_key = internal("baselayers", &layer.id);
-        if store.get(&layer_key).await?.is_none() {
-            let value = json_bytes(&base_objects);
-            store.commit(put_absent([(layer_key.clone(), value)])).await.or_else(already_there)?;
-        }
+        let layers = Shelf::open(store.clone(), root_scheme.clone(), base_objects).await?;
         let (birth_at, state_at) = (birth_key(PlaneId::ROOT), state_key(PlaneId::ROOT));
         if store.get(&birth_at).await?.is_none() {
             let birth = BirthRecord {
                 name: String::new(),
-                base: layer.id.clone(),
+                base: layers.newest().id.clone(),
                 seed: uuid::Uuid::new_v4().to_string(),
                 created: jiff::Timestamp::now(),
             };
@@ -154,20 +133,16 @@ impl Directory {
             let records = [(birth_at.clone(), json_bytes(&birth)), (state_at.clone(), json_bytes(&state))];
             store.commit(put_absent(records)).await.or_else(already_there)?;
         }
-        let layers = Arc::new(Layers::default());
-        layers.insert(layer.clone());
         let mut directory = Self {
             store,
-            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layer, &layers)),
+            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layers)),
             plane_scheme,
-            layer,
             layers,
             cache: Followed::new(CACHED_PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
         };
-        directory.load_layers(&root_scheme).await?;
         let root = directory.load(PlaneId::ROOT, root_scheme).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
         directory.root = ArcSwap::from_pointee(root);
@@ -274,14 +249,14 @@ impl Directory {
         let Some(state) = self.store.get(&state_key).await? else { return Ok(None) };
         let record: BirthRecord = read_record(&birth)?;
         let birth = Birth { seed: record.seed, created: record.created, revision: birth.revision };
-        let base = self.layer(&record.base, &scheme).await?;
+        let base = self.layers.get(&record.base).await?;
         Ok(Some(Plane {
             id,
             name: record.name,
             keys: PlaneKeys::new(id),
             scheme,
             base,
-            layers: self.layers.clone(),
+            layers: self.layers.known().clone(),
             birth,
             state: read_record::<StateRecord>(&state)?.state,
             state_key,
@@ -290,50 +265,8 @@ impl Directory {
         }))
     }
 
-    async fn layer(&self, id: &str, scheme: &Scheme) -> Result<Arc<BaseLayer>, ApiError> {
-        if let Some(layer) = self.layers.get(id) {
-            return Ok(layer);
-        }
-        let record = layer_record(&self.store, id).await?;
-        let objects: Vec<Value> = read_record(&record)?;
-        let layer = Arc::new(BaseLayer::new(scheme, &objects));
-        self.layers.insert(layer.clone());
-        Ok(layer)
-    }
-
-    /// Whether the layer that a plane was born with is known here.
-    pub fn knows_layer(&self, birth: &BirthRecord) -> bool {
-        self.layers.get(&birth.base).is_some()
-    }
-
-    /// Takes in a layer of another store. Its name is the hash of its content, so nothing else can come by that name.
-    pub async fn adopt_layer(&self, id: &str, value: bytes::Bytes) -> Result<(), ApiError> {
-        if self.layers.get(id).is_some() {
-            return Ok(());
-        }
-        let damaged = || ApiError::internal("the base layer is damaged");
-        let objects: Vec<Value> = serde_json::from_slice(&value).map_err(|error| damaged().because(error))?;
-        if BaseLayer::id_of(&objects) != id {
-            return Err(damaged());
-        }
-        self.store.commit(put_absent([(internal("baselayers", id), value)])).await.or_else(already_there)?;
-        self.layers.insert(Arc::new(BaseLayer::new(&self.root.load().scheme, &objects)));
-        Ok(())
-    }
-
-    /// Reads the layers that are not known yet.
-    async fn load_layers(&self, scheme: &Scheme) -> Result<(), ApiError> {
-        let range = KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, "baselayers"));
-        let page = self.store.range(RangeQuery { range: &range, at: None, after: None, limit: MAX_LAYERS }).await?;
-        for (key, _) in &page.records {
-            self.layer(key.name(), scheme).await?;
-        }
-        Ok(())
-    }
-
-    /// The layer that new planes are born from.
-    pub(super) fn newest_layer(&self) -> &Arc<BaseLayer> {
-        &self.layer
+    pub(super) fn layers(&self) -> &Shelf {
+        &self.layers
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
@@ -362,8 +295,7 @@ impl Directory {
         let mut states = self.store.watch(internal("planestates"), now).await?;
         let mut addresses = self.store.watch(internal("planeaddresses"), now).await?;
         let mut layers = self.store.watch(internal("baselayers"), now).await?;
-        let scheme = self.root.load().scheme.clone();
-        self.load_layers(&scheme).await?;
+        self.layers.load().await?;
         self.cache.begin();
         self.addresses.begin();
         loop {
@@ -372,7 +304,7 @@ impl Directory {
                 signal = addresses.next() => (signal, false),
                 signal = layers.next() => {
                     if signal.is_ok() {
-                        self.load_layers(&scheme).await?;
+                        self.layers.load().await?;
                         continue;
                     }
                     (signal, false)
@@ -409,7 +341,7 @@ impl Directory {
     fn birth(&self, name: &str, created: jiff::Timestamp, id: PlaneId) -> BirthRecord {
         BirthRecord {
             name: name.to_owned(),
-            base: self.layer.id.clone(),
+            base: self.layers.newest().id.clone(),
             seed: format!("{}/{id}", self.root.load().birth.seed),
             created,
         }
@@ -436,15 +368,15 @@ fn already_there(error: mica_store::CommitError) -> Result<mica_store::Committed
     }
 }
 
-fn placeholder(scheme: &Arc<Scheme>, layer: &Arc<BaseLayer>, layers: &Arc<Layers>) -> Plane {
+fn placeholder(scheme: &Arc<Scheme>, layers: &Shelf) -> Plane {
     let id = PlaneId::ROOT;
     Plane {
         id,
         name: String::new(),
         keys: PlaneKeys::new(id),
         scheme: scheme.clone(),
-        base: layer.clone(),
-        layers: layers.clone(),
+        base: layers.newest().clone(),
+        layers: layers.known().clone(),
         birth: Birth { seed: String::new(), created: jiff::Timestamp::UNIX_EPOCH, revision: Revision(0) },
         state: State::Active,
         state_key: state_key(id),

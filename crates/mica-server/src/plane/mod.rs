@@ -4,6 +4,7 @@ pub mod cache;
 pub mod directory;
 pub mod drain;
 pub mod kind;
+pub mod layer;
 pub mod rebase;
 pub mod side;
 pub mod snapshot;

@@ -74,7 +74,7 @@ impl Directory {
             };
             let mut tries = 0;
             while let Some(compare) = self.outdated(plane, &key).await? {
-                let value = stored::based(&self.newest_layer().id);
+                let value = stored::based(&self.layers().newest().id);
                 let write = Write::Put {
                     key: key.clone(),
                     value,
@@ -113,7 +113,7 @@ impl Directory {
                 Content::Object(_) | Content::Hidden => return Ok(None),
             },
         };
-        let newest = self.newest_layer();
+        let newest = self.layers().newest();
         let same = layer.is_some_and(|layer| layer.agrees(newest, &key.group_resource(), key.rest()));
         Ok((!same).then_some(compare))
     }

@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Plane, State};
-use super::directory::{BirthRecord, base_layers, layer_record};
+use super::directory::BirthRecord;
+use super::layer::{base_layers, layer_record};
 use super::kind::RESTORING;
 use crate::authz::Grant;
 use crate::encode::{Encoder, Include, Media};
@@ -335,7 +336,7 @@ impl Filling {
         let writes = records.into_iter().map(|(below, value)| async move {
             let key = Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
             if key.group_resource() == base_layers() {
-                let known = self.server.directory.adopt_layer(key.name(), value).await;
+                let known = self.server.directory.layers().adopt(key.name(), value).await;
                 return known.map_err(|error| damaged("a base layer is not what its name says").because(error));
             }
             // Records about objects are made anew from the objects: those of the snapshot are not to be trusted.
@@ -373,7 +374,7 @@ impl Filling {
     }
 
     async fn open(&self, birth: BirthRecord) -> Result<Response<Body>, ApiError> {
-        if !self.server.directory.knows_layer(&birth) {
+        if self.server.directory.layers().known().get(birth.base()).is_none() {
             return Err(damaged("it has no base layer, and this store does not know it"));
         }
         self.server.directory.adopt_birth(&self.plane, birth).await?;

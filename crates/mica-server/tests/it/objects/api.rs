@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use http::{Method, StatusCode};
 use mica_server::pki::Identity;
-use mica_store::Store;
+use mica_store::{MemStore, Store};
 use serde_json::{Value, json};
 
 use crate::world::{self, MAPS, PLANES, Watcher, World};
@@ -21,7 +21,11 @@ pub struct Api {
 
 impl Api {
     pub async fn start() -> Self {
-        let world = World::start().await;
+        Self::on(Arc::new(MemStore::new())).await
+    }
+
+    pub async fn on(store: Arc<dyn Store>) -> Self {
+        let world = World::on(store).await;
         Self {
             store: world.store.clone(),
             root: world.root().await,
