@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub use crate::codec::text::quote;
+
 /// The place of a field: `spec.rules[0].verbs`, `metadata.labels[a]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Path(String);
@@ -227,42 +229,6 @@ pub fn aggregate(errors: &[Error]) -> String {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
     }
-}
-
-/// Quotes as Go's `%q` does: printable characters stay, others are escaped.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x07' => out.push_str("\\a"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x0b' => out.push_str("\\v"),
-            c if u32::from(c) < 0x20 || c == '\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            // Go escapes what unicode.IsPrint refuses: spaces other than U+0020, controls, format characters, unassigned.
-            c if !c.is_ascii() && (c.is_control() || c.is_whitespace() || is_format(c)) => {
-                let code = u32::from(c);
-                if code < 0x1_0000 {
-                    out.push_str(&format!("\\u{code:04x}"));
-                } else {
-                    out.push_str(&format!("\\U{code:08x}"));
-                }
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-fn is_format(c: char) -> bool {
-    matches!(u32::from(c), 0xad | 0x600..=0x605 | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xfeff | 0xe000..=0xf8ff | 0xfff9..=0xfffb)
 }
 
 #[cfg(test)]
