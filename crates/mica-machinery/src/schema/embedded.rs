@@ -158,11 +158,10 @@ pub(crate) fn check_resource(value: &Value, path: &Path, errors: &mut ErrorList)
         match value.get(name) {
             None => {}
             Some(Value::String(text)) if text.is_empty() => errors.push(invalid("must not be empty")),
-            Some(Value::String(text)) if name == "apiVersion" => {
-                if text.matches('/').count() > 1 {
-                    errors.push(invalid(&format!("unexpected GroupVersion string: {text}")));
-                }
+            Some(Value::String(text)) if name == "apiVersion" && text.matches('/').count() > 1 => {
+                errors.push(invalid(&format!("unexpected GroupVersion string: {text}")));
             }
+            Some(Value::String(_)) if name == "apiVersion" => {}
             Some(Value::String(text)) => {
                 let texts = names::dns1035_label(&text.to_lowercase());
                 if !texts.is_empty() {

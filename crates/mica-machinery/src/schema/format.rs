@@ -211,7 +211,7 @@ fn is_isbn10(text: &str) -> bool {
         .collect();
     digits.is_some_and(|digits| {
         let sum: u32 = digits.iter().zip(1..).map(|(digit, factor)| digit * factor).sum();
-        digits.len() == 10 && sum % 11 == 0
+        digits.len() == 10 && sum.is_multiple_of(11)
     })
 }
 
@@ -224,7 +224,7 @@ fn is_isbn13(text: &str) -> bool {
             .zip([1, 3].iter().cycle())
             .map(|(digit, factor)| digit * factor)
             .sum();
-        digits.len() == 13 && sum % 10 == 0
+        digits.len() == 13 && sum.is_multiple_of(10)
     })
 }
 

@@ -10,6 +10,7 @@
 mod address;
 pub mod column;
 mod default;
+pub mod default_check;
 mod embedded;
 mod failure;
 mod format;
@@ -25,6 +26,7 @@ mod ratchet;
 pub mod rule;
 pub mod scale;
 pub(crate) mod selectable;
+pub mod structural;
 #[cfg(test)]
 mod tests;
 mod validate;

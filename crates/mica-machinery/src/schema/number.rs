@@ -13,6 +13,9 @@ use super::node::{Bound, Checks, Node, Type, Types};
 /// Float results this close to an integer count as one.
 const EPSILON: f64 = 1e-9;
 
+/// One more than the largest `i64`, which is itself no float.
+const TWO_TO_63: f64 = (1_u64 << 63) as f64;
+
 /// The largest float below which every integer is exact.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
@@ -70,12 +73,7 @@ impl Range {
             (Some(Type::Integer), format) => {
                 let whole = match value.as_i64() {
                     Some(whole) => Some(whole),
-                    // The largest i64 is no float; its successor is.
-                    None if float == float.trunc()
-                        && (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&float) =>
-                    {
-                        Some(float as i64)
-                    }
+                    None if float == float.trunc() && (-TWO_TO_63..TWO_TO_63).contains(&float) => Some(float as i64),
                     None => None,
                 };
                 whole.is_some_and(|whole| format != Some(Format::Int32) || i32::try_from(whole).is_ok())

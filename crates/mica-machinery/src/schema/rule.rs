@@ -109,6 +109,12 @@ pub enum EvalError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRules;
 
+/// What compiles the rules of definitions.
+// TODO-correctness(#3): the expression language goes here; until then rules are accepted and not run.
+pub fn compiler() -> &'static dyn RuleCompiler {
+    &NoRules
+}
+
 impl RuleCompiler for NoRules {
     fn compile(&self, _site: RuleSite<'_>) -> Result<Vec<CompiledRule>, String> {
         Ok(Vec::new())
@@ -156,7 +162,7 @@ impl RuleSet {
                 rule: text("rule").trim().into(),
                 message: text("message").trim().into(),
                 reason: text("reason").into(),
-                field_path: field_path.map(|path| path.into_boxed_str()),
+                field_path: field_path.map(String::into_boxed_str),
                 optional_old_self: source.get("optionalOldSelf") == Some(&Value::Bool(true)),
             }
         });
@@ -203,6 +209,28 @@ pub(crate) fn run(
     let current = old.map(|old| Pair { node, new: value, old });
     runner.visit(node, value, old, Trace { current, parent: None }, path);
     (runner.ran, runner.budget)
+}
+
+/// Runs all rules of a schema on a value, forgiving nothing: for defaults.
+pub(crate) fn run_unforgiving(
+    node: &Node,
+    sets: &[RuleSet],
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    budget: i64,
+) -> (ErrorList, i64) {
+    let mut runner = Runner {
+        sets,
+        budget,
+        ran: Ran::default(),
+    };
+    let trace = Trace {
+        current: None,
+        parent: None,
+    };
+    runner.visit(node, value, old, trace, path);
+    (runner.ran.errors, runner.budget)
 }
 
 /// A value and the one it replaces.
@@ -408,7 +436,7 @@ impl Runner<'_> {
         path: &Path,
     ) -> Error {
         let path = match &rule.field_path {
-            Some(below) => Path::new(&format!("{}{below}", path.as_str()).trim_start_matches('.')),
+            Some(below) => Path::new(format!("{}{below}", path.as_str()).trim_start_matches('.')),
             None => path.clone(),
         };
         let mut detail = None;

@@ -159,7 +159,8 @@ fn check_type(node: &Node, format: Option<(&str, Format)>, value: &Value, place:
             Type::Number => "float64",
             _ => "",
         };
-        if !textual && !fits && !(found == "int64" && format == Format::Int64) {
+        let is_format = found == "int64" && format == Format::Int64;
+        if !(textual || fits || is_format) {
             wrong(name, found);
             return;
         }

@@ -89,7 +89,7 @@ pub(super) fn apply_orders(original: &mut Members, patch: &mut Members, node: No
                 changes.retain_mut(|item| remove_directives(item) == Keep::Yes);
                 changes.clone()
             }
-            (Some(own), Some(changes)) if strategy.merge == Merge::Merge => {
+            (Some(own), Some(changes)) if strategy.merge == Merge::ByKey => {
                 merge(own.clone(), changes, element, strategy.key, Deletes::No)?
             }
             (Some(_), Some(changes)) => changes.clone(),

@@ -32,7 +32,8 @@ pub(super) struct Strategy {
 pub(super) enum Merge {
     /// No strategy: maps merge, lists are replaced.
     Default,
-    Merge,
+    /// Lists merge too: by key, or by value where there is none.
+    ByKey,
     Replace,
 }
 
@@ -103,7 +104,7 @@ impl Node {
 fn strategy(field: &'static Field) -> Strategy {
     let merge = match field.patch_strategy {
         PatchStrategy::None | PatchStrategy::RetainKeys => Merge::Default,
-        PatchStrategy::Merge | PatchStrategy::MergeRetainKeys => Merge::Merge,
+        PatchStrategy::Merge | PatchStrategy::MergeRetainKeys => Merge::ByKey,
         PatchStrategy::Replace => Merge::Replace,
     };
     Strategy {

@@ -108,13 +108,13 @@ fn merge_member(
             let (child, strategy) = node.member(name)?;
             *slot = Value::Object(match strategy.merge {
                 Merge::Replace => changes.clone(),
-                Merge::Default | Merge::Merge => merge_map(own, changes, child)?,
+                Merge::Default | Merge::ByKey => merge_map(own, changes, child)?,
             });
         }
         (Value::Array(own), Value::Array(changes)) => {
             let (element, strategy) = node.element(name)?;
             *slot = Value::Array(match (strategy.merge, deletes) {
-                (Merge::Merge, _) | (_, Deletes::Yes) => list::merge(own, changes, element, strategy.key, deletes)?,
+                (Merge::ByKey, _) | (_, Deletes::Yes) => list::merge(own, changes, element, strategy.key, deletes)?,
                 _ => changes.clone(),
             });
         }

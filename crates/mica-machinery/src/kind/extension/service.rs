@@ -55,7 +55,11 @@ impl Strategy for ApiService {
 
     // The rule depends on group and version, so validation checks the name.
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
-        if ctx.subresource.is_empty() { MetadataCheck::Both } else { MetadataCheck::Change }
+        if ctx.subresource.is_empty() {
+            MetadataCheck::Both
+        } else {
+            MetadataCheck::Change
+        }
     }
 
     fn name_errors(&self, name: &str, _name_use: NameUse) -> Vec<String> {

@@ -17,7 +17,7 @@ use crate::kind::{NameUse, Strategy, WriteContext, condition};
 use crate::{names, object, time};
 use conversion::validate_conversion;
 use naming::{validate_approval, validate_name, validate_names};
-use version::{shared_schema, validate_shared, validate_versions};
+use version::{has_default, shared_schema, validate_shared, validate_versions};
 
 /// The finalizer that holds a definition until its objects are gone.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -221,14 +221,20 @@ fn validate_spec(object: &Value, old: Option<&Value>) -> ErrorList {
             errors.push(Error::required(&path, ""));
         }
     }
-    validate_versions(object, &path, &mut errors);
+    if versions(object).iter().any(has_default)
+        && object::get(object, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true))
+    {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(Error::invalid(&path.child("preserveUnknownFields"), true, detail));
+    }
+    validate_versions(object, old, &path, &mut errors);
     for field in ["plural", "singular", "kind", "listKind"] {
         if object::string(object, &["spec", "names", field]).is_empty() {
             errors.push(Error::required(&path.child("names").child(field), ""));
         }
     }
     errors.extend(validate_names(object, &["spec", "names"]));
-    validate_shared(object, &path, &mut errors);
+    validate_shared(object, old, &path, &mut errors);
     validate_conversion(object, old, &path.child("conversion"), &mut errors);
     errors
 }

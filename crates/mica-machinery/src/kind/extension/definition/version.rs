@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{flag, versions};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, is_set, present, same};
-use crate::kind::extension::schema::{self, StatusSubresource};
+use crate::kind::extension::schema::{self, Demands, StatusSubresource, TooManySelectable};
 use crate::kind::internal;
+use crate::schema::rule;
 use crate::{names, object};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -24,7 +25,8 @@ const COLUMN_FORMATS: [&str; 8] = [
 ];
 const MAX_WARNING_BYTES: usize = 256;
 
-pub(super) fn validate_versions(object: &Value, path: &Path, errors: &mut ErrorList) {
+pub(super) fn validate_versions(object: &Value, old: Option<&Value>, path: &Path, errors: &mut ErrorList) {
+    let demands = demands(object, old);
     let path_versions = path.child("versions");
     for (i, version) in versions(object).iter().enumerate() {
         let path = path_versions.index(i);
@@ -34,7 +36,14 @@ pub(super) fn validate_versions(object: &Value, path: &Path, errors: &mut ErrorL
             errors.push(Error::invalid(&path.child("name"), name, texts.join(",")));
         }
         validate_deprecation(version, &path.child("deprecationWarning"), errors);
-        validate_parts(object, version, &path, Place::Version, errors);
+        let part = Part {
+            object,
+            old,
+            version,
+            place: Place::Version,
+            demands,
+        };
+        part.validate(&path, errors);
     }
     let all: Vec<&str> = versions(object)
         .iter()
@@ -64,39 +73,119 @@ enum Place {
     Shared,
 }
 
-pub(super) fn validate_shared(object: &Value, path: &Path, errors: &mut ErrorList) {
-    if let Some(first) = versions(object).first() {
-        validate_parts(object, first, path, Place::Shared, errors);
+pub(super) fn validate_shared(object: &Value, old: Option<&Value>, path: &Path, errors: &mut ErrorList) {
+    if let Some(version) = versions(object).first() {
+        let part = Part {
+            object,
+            old,
+            version,
+            place: Place::Shared,
+            demands: demands(object, old),
+        };
+        part.validate(path, errors);
     }
 }
 
-/// Checks those parts of a version that are in the given place.
-fn validate_parts(object: &Value, version: &Value, path: &Path, place: Place, errors: &mut ErrorList) {
-    let is_here = |field| is_shared(object, field) == (place == Place::Shared);
-    if is_here("schema")
-        && let Some(validation) = present(version, &["schema"])
-    {
-        let path = path.child(if place == Place::Shared { "validation" } else { "schema" });
-        errors.extend(schema::validate(validation, status_subresource(version), &path));
-    }
-    if is_here("subresources")
-        && let Some(scale) = present(version, &["subresources", "scale"])
-    {
-        validate_scale(scale, &path.child("subresources"), errors);
-    }
-    if is_here("additionalPrinterColumns") {
-        for (i, column) in object::list(version, &["additionalPrinterColumns"]).iter().enumerate() {
-            validate_column(column, &path.child("additionalPrinterColumns").index(i), errors);
+/// What a definition's schemas are held to.
+fn demands(object: &Value, old: Option<&Value>) -> Demands {
+    let Some(old) = old else { return Demands::ALL };
+    let schemas = |object| -> Vec<&Value> {
+        let all = versions(object).iter();
+        all.filter_map(|version| present(version, &["schema", "openAPIV3Schema"]))
+            .collect()
+    };
+    let preserves = object::get(object, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true));
+    Demands::of_update(&schemas(old), &schemas(object), preserves)
+}
+
+/// What a version holds, or all versions share.
+struct Part<'d> {
+    object: &'d Value,
+    old: Option<&'d Value>,
+    version: &'d Value,
+    place: Place,
+    demands: Demands,
+}
+
+impl Part<'_> {
+    /// Checks what is in this place.
+    fn validate(&self, path: &Path, errors: &mut ErrorList) {
+        let is_shared_place = self.place == Place::Shared;
+        let is_here = |field| is_shared(self.object, field) == is_shared_place;
+        let version = self.version;
+        if is_here("schema")
+            && let Some(validation) = present(version, &["schema"])
+        {
+            let path = path.child(if is_shared_place { "validation" } else { "schema" });
+            let demands = Demands {
+                rule_cost: self
+                    .old_version()
+                    .is_none_or(|old| !same(old.get("schema"), version.get("schema"))),
+                ..self.demands
+            };
+            errors.extend(schema::validate(
+                validation,
+                self.status(),
+                &path,
+                demands,
+                rule::compiler(),
+            ));
+        }
+        if is_here("subresources")
+            && let Some(scale) = present(version, &["subresources", "scale"])
+        {
+            validate_scale(scale, &path.child("subresources"), errors);
+        }
+        if is_here("additionalPrinterColumns") {
+            for (i, column) in object::list(version, &["additionalPrinterColumns"]).iter().enumerate() {
+                validate_column(column, &path.child("additionalPrinterColumns").index(i), errors);
+            }
+        }
+        if is_here("selectableFields") {
+            self.validate_selectable(&path.child("selectableFields"), errors);
         }
     }
-    let selectable = object::list(version, &["selectableFields"]);
-    if is_here("selectableFields") && !selectable.is_empty() {
-        let path = path.child("selectableFields");
-        errors.extend(schema::validate_selectable(
-            selectable,
-            present(version, &["schema"]),
-            &path,
-        ));
+
+    fn validate_selectable(&self, path: &Path, errors: &mut ErrorList) {
+        let fields = object::list(self.version, &["selectableFields"]);
+        if fields.is_empty() {
+            return;
+        }
+        let kept = self
+            .old_version()
+            .is_some_and(|old| object::list(old, &["selectableFields"]) == fields);
+        let too_many = if kept {
+            TooManySelectable::Tolerated
+        } else {
+            TooManySelectable::Refused
+        };
+        let without = match self.place {
+            Place::Version => "may only be set when `version.schema.openAPIV3Schema` is not included",
+            Place::Shared => "may only be set when validations.schema is included",
+        };
+        let validation = present(self.version, &["schema"]);
+        errors.extend(schema::validate_selectable(fields, validation, path, too_many, without));
+    }
+
+    /// The version of the same name before an update.
+    fn old_version(&self) -> Option<&Value> {
+        let name = object::string(self.version, &["name"]);
+        let mut all = versions(self.old?).iter();
+        all.find(|version| object::string(version, &["name"]) == name)
+    }
+
+    /// A schema that all versions share is restricted if any of them has the subresource.
+    fn status(&self) -> StatusSubresource {
+        let on = |version: &Value| is_set(version, &["subresources", "status"]);
+        let is_on = match self.place {
+            Place::Version => on(self.version),
+            Place::Shared => versions(self.object).iter().any(on),
+        };
+        if is_on {
+            StatusSubresource::On
+        } else {
+            StatusSubresource::Off
+        }
     }
 }
 
@@ -217,10 +306,7 @@ pub(super) fn shared_schema(object: &Value) -> Option<&Value> {
     is_shared(object, "schema").then(|| versions(object).first()).flatten()
 }
 
-fn status_subresource(version: &Value) -> StatusSubresource {
-    if is_set(version, &["subresources", "status"]) {
-        StatusSubresource::On
-    } else {
-        StatusSubresource::Off
-    }
+/// Whether a version's schema holds a default.
+pub(super) fn has_default(version: &Value) -> bool {
+    present(version, &["schema", "openAPIV3Schema"]).is_some_and(schema::has_default)
 }

@@ -1,0 +1,228 @@
+//! Whether the defaults of a schema are values that it accepts.
+//!
+//! A default for the metadata of an embedded resource is judged as part of such a resource; any other on its own.
+
+use serde_json::{Value, json};
+
+use super::embedded::{self, Malformed};
+use super::failure::show_as_go;
+use super::node::{Node, Place, Reader};
+use super::rule::{self, COST_BUDGET, RuleCompiler, RuleSet, RuleSite};
+use super::{prune, validate};
+use crate::field::{Error, ErrorList, Path, aggregate};
+
+/// Whether defaults with unknown fields are refused: not if the definition had such before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unpruned {
+    Refused,
+    Tolerated,
+}
+
+/// What is wrong with the defaults of a resource's schema.
+pub fn errors(schema: &Value, path: &Path, unpruned: Unpruned, compiler: &dyn RuleCompiler) -> ErrorList {
+    let mut checker = Checker {
+        unpruned,
+        compiler,
+        budget: COST_BUDGET,
+        errors: ErrorList::new(),
+    };
+    let around = Around {
+        root: schema,
+        steps: Vec::new(),
+        in_meta: false,
+    };
+    checker.visit(schema, Place::ResourceRoot, &around, path);
+    checker.errors
+}
+
+/// Whether a schema has a default that pruning would change.
+pub fn has_unpruned(schema: &Value) -> bool {
+    let own = schema
+        .get("default")
+        .filter(|default| !default.is_null())
+        .is_some_and(|default| {
+            let node = Reader::default().read(schema, Place::Inside);
+            let mut pruned = default.clone();
+            prune::prune_value(&node, &mut pruned);
+            pruned != *default
+        });
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let inside = properties.map(|(_, property)| property);
+    let inside = inside.chain(
+        ["items", "additionalProperties"]
+            .iter()
+            .filter_map(|word| schema.get(word)),
+    );
+    own || inside.filter(|schema| schema.is_object()).any(has_unpruned)
+}
+
+/// The resource that a default is in, and the way to it.
+#[derive(Clone)]
+struct Around<'s> {
+    root: &'s Value,
+    steps: Vec<Step<'s>>,
+    in_meta: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'s> {
+    Member(&'s str),
+    Item,
+}
+
+impl<'s> Around<'s> {
+    fn inner(&self, step: Step<'s>) -> Self {
+        let mut inner = self.clone();
+        inner.steps.push(step);
+        inner
+    }
+
+    /// A resource that holds just the default.
+    fn resource(&self, default: &Value) -> Value {
+        let mut value = default.clone();
+        for step in self.steps.iter().rev() {
+            value = match step {
+                Step::Member(name) => json!({ *name: value }),
+                Step::Item => json!([value]),
+            };
+        }
+        if let Some(members) = value.as_object_mut() {
+            members.entry("kind").or_insert_with(|| "Validation".into());
+            members.entry("apiVersion").or_insert_with(|| "validation/v1".into());
+        }
+        value
+    }
+}
+
+struct Checker<'c> {
+    unpruned: Unpruned,
+    compiler: &'c dyn RuleCompiler,
+    budget: i64,
+    errors: ErrorList,
+}
+
+impl Checker<'_> {
+    fn visit<'s>(&mut self, schema: &'s Value, place: Place, around: &Around<'s>, path: &Path) {
+        let is_resource =
+            place == Place::ResourceRoot || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+        let own;
+        let around = if is_resource {
+            own = Around {
+                root: schema,
+                steps: Vec::new(),
+                in_meta: false,
+            };
+            &own
+        } else {
+            around
+        };
+        if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+            self.check(schema, default, is_resource, around, &path.child("default"));
+        }
+        if self.budget < 0 {
+            return;
+        }
+        if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
+            self.visit(items, Place::Inside, &around.inner(Step::Item), &path.child("items"));
+        }
+        for (name, property) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let mut inner = around.inner(Step::Member(name));
+            inner.in_meta |= is_resource && prune::META.contains(&name.as_str());
+            self.visit(property, Place::Inside, &inner, &path.child("properties").key(name));
+        }
+    }
+
+    fn check(&mut self, schema: &Value, default: &Value, is_resource: bool, around: &Around<'_>, path: &Path) {
+        let mut reader = Reader::default();
+        let place = if is_resource {
+            Place::ResourceRoot
+        } else {
+            Place::Inside
+        };
+        let node = reader.read(schema, place);
+        let invalid = |detail: String| show_as_go(Error::invalid(path, default.clone(), detail));
+        if around.in_meta {
+            if let Err(why) = check_in_resource(around, default) {
+                self.errors
+                    .push(invalid(format!("must result in valid metadata: {why}")));
+                return;
+            }
+        } else {
+            if self.unpruned == Unpruned::Refused {
+                let mut pruned = default.clone();
+                prune::prune_value(&node, &mut pruned);
+                if pruned != *default {
+                    self.errors.push(invalid("must not have unknown fields".to_owned()));
+                }
+            }
+            let mut coerced = default.clone();
+            if let Err(error) = embedded::coerce(&node, &mut coerced, path, Malformed::Refuse, &mut Vec::new()) {
+                self.errors.push(error);
+                return;
+            }
+            let mut errors = ErrorList::new();
+            embedded::check(&node, default, path, &mut errors);
+            if !errors.is_empty() {
+                self.errors.append(&mut errors);
+                return;
+            }
+        }
+        let mut errors = validate::check(&node, default, None).into_errors(path);
+        if !errors.is_empty() {
+            self.errors.append(&mut errors);
+            return;
+        }
+        let sites = reader.rules.iter();
+        let sets: Vec<RuleSet> = sites
+            .map(|(schema, place)| RuleSet::compile(self.compiler, RuleSite { schema, place: *place }))
+            .collect();
+        self.run_rules(&node, &sets, default, path);
+    }
+
+    /// Rules are run as on an update that changes nothing and as on a create, of which the dearer counts.
+    fn run_rules(&mut self, node: &Node, sets: &[RuleSet], default: &Value, path: &Path) {
+        if sets.is_empty() {
+            return;
+        }
+        let (kept, left) = rule::run_unforgiving(node, sets, default, Some(default), path, self.budget);
+        let mut lowest = left;
+        let failed = !kept.is_empty();
+        self.errors.extend(kept);
+        if !failed {
+            let (fresh, left) = rule::run_unforgiving(node, sets, default, None, path, self.budget);
+            self.errors.extend(fresh);
+            lowest = lowest.min(left);
+        }
+        self.budget = lowest;
+    }
+}
+
+fn check_in_resource(around: &Around<'_>, default: &Value) -> Result<(), String> {
+    let mut root = Reader::default().read(around.root, Place::ResourceRoot);
+    root.flags.embedded = true;
+    let mut resource = around.resource(default);
+    embedded::coerce(
+        &root,
+        &mut resource,
+        &Path::default(),
+        Malformed::Refuse,
+        &mut Vec::new(),
+    )
+    .map_err(|error| error.to_string())?;
+    let mut errors = ErrorList::new();
+    embedded::check(&root, &resource, &Path::default(), &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(aggregate(&errors))
+    }
+}
