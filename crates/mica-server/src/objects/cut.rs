@@ -15,7 +15,31 @@ pub const API_VERSION_ANNOTATION: &str = "mica.dev/api-version";
 pub const KIND_ANNOTATION: &str = "mica.dev/kind";
 pub const RESOURCE_ANNOTATION: &str = "mica.dev/resource";
 
-const HEAD: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#;
+/// Which group's `PartialObjectMetadata` is sent. The fields are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Ours, as discovery has it: what generic clients can find the resource of.
+    Served,
+    /// `meta.k8s.io`, which metadata clients ask for.
+    Meta,
+}
+
+impl Form {
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Served => "mica.dev/v1alpha1",
+            Self::Meta => "meta.k8s.io/v1",
+        }
+    }
+
+    /// The beginning of an object: everything up to its metadata.
+    fn head(self) -> &'static [u8] {
+        match self {
+            Self::Served => br#"{"kind":"PartialObjectMetadata","apiVersion":"mica.dev/v1alpha1","metadata":"#,
+            Self::Meta => br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
+        }
+    }
+}
 
 /// Where an object is from and what it is.
 pub struct Origin<'a> {
@@ -47,7 +71,7 @@ impl Origin<'_> {
 }
 
 /// Appends the object's metadata as an object of its own.
-pub fn partial(stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
+pub fn partial(form: Form, stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
     let damaged = || ApiError::internal("stored data is damaged").because("a stored object's metadata cannot be found");
     let (json, hole) = (&stored.json()[..], stored.hole());
     let metadata = member(json, "metadata")
@@ -55,7 +79,7 @@ pub fn partial(stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u8>) -> Resul
         .ok_or_else(damaged)?;
     let inside = member(&json[metadata.clone()], "annotations");
     let annotations = inside.map(|at| at.start + metadata.start..at.end + metadata.start);
-    out.extend_from_slice(HEAD);
+    out.extend_from_slice(form.head());
     out.extend_from_slice(&json[metadata.start..hole]);
     out.extend_from_slice(format!(",\"resourceVersion\":\"{}\"", stored.revision).as_bytes());
     match annotations {
@@ -169,13 +193,13 @@ mod tests {
             kind,
         };
         let mut out = Vec::new();
-        partial(&stored, &origin, &mut out).unwrap();
+        partial(Form::Meta, &stored, &origin, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["metadata"]["annotations"]["mica.dev/plane"], "p1", "{text}");
         assert_eq!(value["metadata"]["resourceVersion"], "12");
         let ours = r#""mica.dev/plane":"p1","mica.dev/plane-id":"0123456789ab","mica.dev/api-version":"v1","mica.dev/kind":"ConfigMap","mica.dev/resource":"configmaps""#;
-        let head = std::str::from_utf8(HEAD).unwrap();
+        let head = std::str::from_utf8(Form::Meta.head()).unwrap();
         text.strip_prefix(head)
             .unwrap()
             .replace(ours, "OURS")

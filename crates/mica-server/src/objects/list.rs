@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use mica_store::{Key, Revision};
 use serde::{Deserialize, Serialize};
 
+use super::cut::Form;
 use super::walk::{Found, Walk};
 use super::{Asked, Describer};
 use crate::error::ApiError;
@@ -66,12 +67,12 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
     };
     let mut walk = Walk::new(store, &asked, at, after.clone());
     let revision = walk.revision().await?;
-    let describer = Describer::new(call.server.directory.clone());
+    let describer = Describer::new(call);
     let listing = Listing {
         walk,
         asked,
         describer,
-        out: head(revision),
+        out: Vec::new(),
         first: true,
         finished: false,
     };
@@ -94,14 +95,21 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
                 }
             })?
     } else {
-        listing.streamed().await?
+        listing.streamed(revision).await?
     };
     Ok(respond(StatusCode::OK, "application/json", body))
 }
 
-fn head(revision: Revision) -> Vec<u8> {
+/// The beginning of a list: everything up to its first item. An empty token is none.
+fn head(form: Form, revision: Revision, token: &str) -> Vec<u8> {
+    let api_version = form.api_version();
+    let token = if token.is_empty() {
+        String::new()
+    } else {
+        format!(r#","continue":"{token}""#)
+    };
     format!(
-        r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{revision}"}},"items":["#
+        r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{token}}},"items":["#
     )
     .into_bytes()
 }
@@ -136,7 +144,6 @@ impl Listing {
 
     /// At most so many objects, with a token if there may be more.
     async fn page(mut self, limit: usize, revision: Revision) -> Result<Body, ApiError> {
-        let head_length = self.out.len();
         let mut last = None;
         for _ in 0..limit {
             last = self.next().await?;
@@ -153,22 +160,16 @@ impl Listing {
             .encode(),
             _ => String::new(),
         };
-        if token.is_empty() {
-            self.out.extend_from_slice(b"]}\n");
-            return Ok(Body::full(self.out));
-        }
-        let mut whole = format!(
-            r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{revision}","continue":"{token}"}},"items":["#
-        )
-        .into_bytes();
-        whole.extend_from_slice(&self.out[head_length..]);
+        let mut whole = head(self.describer.form, revision, &token);
+        whole.extend_from_slice(&self.out);
         whole.extend_from_slice(b"]}\n");
         Ok(Body::full(whole))
     }
 
     /// Everything, sent while it is read. The first chunk is made before the response begins, so that what fails at once is
     /// still answered with a Status.
-    async fn streamed(mut self) -> Result<Body, ApiError> {
+    async fn streamed(mut self, revision: Revision) -> Result<Body, ApiError> {
+        self.out = head(self.describer.form, revision, "");
         let first = self.chunk().await?;
         if self.finished {
             return Ok(Body::full(first));

@@ -30,6 +30,7 @@ use crate::request::Verb;
 use crate::scheme::Served;
 use crate::serve::Call;
 use crate::stored::Stored;
+use cut::Form;
 use filter::Filter;
 
 pub use cut::{API_VERSION_ANNOTATION, KIND_ANNOTATION, RESOURCE_ANNOTATION};
@@ -80,7 +81,7 @@ pub(crate) async fn answer(call: &mut Call<'_>, plane: Option<&Plane>, verb: Ver
     }
 }
 
-/// Tables and other conversions that a client asks for beside JSON are passed over: this resource has one form.
+/// Tables that a client asks for beside JSON are passed over: clients must do without.
 fn only_json(accept: &str) -> Result<(), ApiError> {
     let json = ["application/json", "application/*", "*/*"];
     if accept.is_empty() || json.iter().any(|json| accept.contains(json)) {
@@ -129,14 +130,20 @@ impl Asked {
 
 /// Finds out what the object at a key is, and writes its metadata.
 struct Describer {
+    form: Form,
     directory: Arc<Directory>,
     /// What was found last: keys come in the order of their resources.
     last: Option<Arc<Served>>,
 }
 
 impl Describer {
-    fn new(directory: Arc<Directory>) -> Self {
-        Self { directory, last: None }
+    fn new(call: &Call<'_>) -> Self {
+        let converted = call.header(&ACCEPT).contains("as=PartialObjectMetadata");
+        Self {
+            form: if converted { Form::Meta } else { Form::Served },
+            directory: call.server.directory.clone(),
+            last: None,
+        }
     }
 
     /// The kind of the object at a key; `None` if nobody serves it.
@@ -166,6 +173,6 @@ impl Describer {
             id: key.plane(),
             kind,
         };
-        cut::partial(stored, &origin, out)
+        cut::partial(self.form, stored, &origin, out)
     }
 }

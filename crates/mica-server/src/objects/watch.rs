@@ -58,7 +58,7 @@ pub(super) async fn watch(call: &mut Call<'_>, plane: Option<&Plane>) -> Result<
     let mut watching = Watching {
         store,
         asked,
-        describer: Describer::new(call.server.directory.clone()),
+        describer: Describer::new(call),
         phase,
         told: Revision(0),
         bookmarks: options.allow_bookmarks,
@@ -283,7 +283,12 @@ impl Watching {
             id,
             kind: &kind,
         };
-        cut::partial(&stored.clone().at(event.revision), &origin, &mut out)?;
+        cut::partial(
+            self.describer.form,
+            &stored.clone().at(event.revision),
+            &origin,
+            &mut out,
+        )?;
         self.told = event.revision;
         self.push(out);
         Ok(())
@@ -312,7 +317,8 @@ impl Watching {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+        let api_version = self.describer.form.api_version();
+        let object = json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata});
         self.ready
             .push_back(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into());
     }

@@ -26,7 +26,7 @@ async fn a_list_shows_what_planes_hold_themselves_and_where_it_is_from() {
     let list = api.get(ALL).await;
     assert_eq!(
         (list["kind"].as_str(), list["apiVersion"].as_str()),
-        (Some("PartialObjectMetadataList"), Some("meta.k8s.io/v1"))
+        (Some("PartialObjectMetadataList"), Some("mica.dev/v1alpha1"))
     );
     let mut shown = shorts(&list);
     shown.sort();
@@ -213,6 +213,13 @@ async fn it_is_discovered_read_only_and_guarded() {
             "{path}"
         );
     }
+    // Clients that know metadata of any kind ask for it by its common name.
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let (code, list) = api.accepting(metadata, ALL).await;
+    assert_eq!(
+        (code.as_u16(), list["apiVersion"].as_str()),
+        (200, Some("meta.k8s.io/v1"))
+    );
     let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     for (accept, code) in [
         ("application/yaml", 406),
