@@ -351,7 +351,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             }
             (Run::Function(run), None) => match (call.function.as_str(), args.as_slice()) {
                 ("sum", [Val::List(list)]) if list.is_empty() => Ok(lists::zero_sum(call.overload)),
-                _ => run(&mut self.host, &args),
+                _ => run(&mut self.host, &args).map_err(|error| no_overload(error, &call.function, &args)),
             },
         };
         if is_fatal(&result) {
@@ -572,6 +572,18 @@ impl<'m, 'a> Machine<'m, 'a> {
         }
         Ok(Val::Map(Map::Owned(entries)))
     }
+}
+
+/// Functions outside the core say which arguments they were not made for.
+pub(super) fn no_overload(error: EvalError, function: &str, args: &[Val<'_>]) -> EvalError {
+    let core = function.starts_with(['_', '@', '!', '-'])
+        || matches!(function, "contains" | "startsWith" | "endsWith" | "matches" | "size" | "containsIP")
+        || function.starts_with("get");
+    if core || error != EvalError::no_overload() {
+        return error;
+    }
+    let types: Vec<String> = args.iter().map(|arg| arg.type_of().runtime_name().to_owned()).collect();
+    EvalError::failed(format!("no such overload: {function}({})", types.join(", ")))
 }
 
 /// Whether the budget is gone, which nothing absorbs.

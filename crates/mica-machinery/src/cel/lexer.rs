@@ -226,6 +226,8 @@ fn quoted(rest: &[char]) -> Option<Result<(Token, usize), usize>> {
     let end = end.or_else(|| close_single(rest, at + 1, quote, raw));
     Some(match end {
         Some(end) => Ok((token, end)),
+        // The letters before the quote are a name, if nothing better.
+        None if at > 0 => return None,
         // What the lexer had read when it found no token: up to the first character that fits no alternative.
         None => Err(broken_length(rest, at, quote, raw)),
     })
@@ -267,12 +269,22 @@ fn broken_length(rest: &[char], open: usize, quote: char, raw: bool) -> usize {
             '\n' | '\r' => return at + 1,
             '\\' if !raw => match escape_length(&rest[at..]) {
                 Some(length) => at += length,
-                None => return (at + 2).min(rest.len()),
+                None => return (at + broken_escape_length(&rest[at..])).min(rest.len()),
             },
             _ => at += 1,
         }
     }
     rest.len()
+}
+
+/// How far into a bad escape the lexer reads: up to the first character that does not fit.
+fn broken_escape_length(rest: &[char]) -> usize {
+    let good = match rest.get(1) {
+        Some('x' | 'X' | 'u' | 'U') => rest[2..].iter().take_while(|c| c.is_ascii_hexdigit()).count(),
+        Some('0'..='3') => rest[2..].iter().take_while(|c| ('0'..='7').contains(*c)).count(),
+        _ => return 2,
+    };
+    good + 3
 }
 
 /// The length of the escape sequence that `rest` starts with.

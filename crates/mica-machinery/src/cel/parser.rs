@@ -258,12 +258,25 @@ impl Parser<'_> {
             count += 1;
             self.advance();
         }
+        if self.token() == Token::End {
+            return Err(self.unary_without_operand(operator));
+        }
         let node = self.member()?;
         if count % 2 == 0 {
             return Ok(node);
         }
         let id = self.positions.next(at);
         Ok((global(id, function, vec![node.0]), node.1))
+    }
+
+    /// Upstream's words differ by operator here, for no reason but how its grammar is compiled.
+    fn unary_without_operand(&mut self, operator: Token) -> Issue {
+        if operator == Token::Exclam {
+            return self.syntax(format!("extraneous input '<EOF>' expecting {OPERAND}"));
+        }
+        let issue = self.syntax("no viable alternative at input '-'".to_owned());
+        self.issues.push(issue);
+        self.mismatched(OPERAND)
     }
 
     fn member(&mut self) -> Result<Node> {
@@ -303,13 +316,21 @@ impl Parser<'_> {
             Token::True | Token::False | Token::Null if !optional => {
                 return Err(self.syntax(format!("mismatched input '{}' expecting IDENTIFIER", self.text())));
             }
-            Token::End if !optional => return Err(self.syntax("no viable alternative at input '.'".to_owned())),
             _ if optional => {
-                let unsupported = self.plain("unsupported ident kind");
-                self.issues.push(unsupported);
-                return Err(self.mismatched("{IDENTIFIER, ESC_IDENTIFIER}"));
+                let mismatched = self.mismatched("{IDENTIFIER, ESC_IDENTIFIER}");
+                self.issues.push(mismatched);
+                return Err(self.plain("unsupported ident kind"));
             }
-            _ => return Err(self.syntax(format!("no viable alternative at input '.{}'", self.text()))),
+            token => {
+                let text = if token == Token::End {
+                    String::new()
+                } else {
+                    self.text()
+                };
+                let issue = self.syntax(format!("no viable alternative at input '.{text}'"));
+                self.issues.push(issue);
+                return Ok((operand, below));
+            }
         };
         self.advance();
         if optional {
@@ -728,7 +749,7 @@ impl Parser<'_> {
         let goes_on = if token == Token::Colon {
             starts_operand(found)
         } else {
-            follows_operand(found)
+            self.can_follow(found)
         };
         if !goes_on {
             return Err(self.mismatched(name));
@@ -737,6 +758,17 @@ impl Parser<'_> {
         let issue = self.syntax(format!("missing {name} at '{text}'"));
         self.issues.push(issue);
         Ok(())
+    }
+
+    /// Whether `token` may come after a closing token here.
+    fn can_follow(&self, token: Token) -> bool {
+        let nested = self.depths[Rule::Expr as usize] > 1;
+        match token {
+            Token::End => !nested,
+            Token::Comma | Token::RightParen | Token::RightBracket | Token::RightBrace | Token::Colon => nested,
+            Token::LeftBracket | Token::Dot | Token::Minus => true,
+            token => !starts_operand(token),
+        }
     }
 
     /// Reports the token here as one too many, and skips it.
@@ -810,10 +842,6 @@ fn starts_operand(token: Token) -> bool {
             | Token::Bytes
             | Token::Ident
     )
-}
-
-fn follows_operand(token: Token) -> bool {
-    !starts_operand(token) || matches!(token, Token::LeftBracket | Token::Dot | Token::Minus)
 }
 
 /// Text inside an error message: line ends and tabs are written out.

@@ -12,6 +12,7 @@ use regex::Regex;
 use super::ast::{self, Expr, Kind, Literal, op};
 use super::check::Checked;
 use super::env::Env;
+use super::eval;
 use super::library::{self, Host, Implementation, convert, operators, regex as patterns};
 use super::types::Type;
 use super::value::{Entries, Key, Map, Val};
@@ -239,9 +240,9 @@ impl Planner<'_> {
                 steps: u64::MAX,
                 authorizer: None,
             };
-            return run(&mut host, std::slice::from_ref(value))
-                .map(Node::Const)
-                .map_err(|e| e.to_string());
+            let args = std::slice::from_ref(value);
+            let made = run(&mut host, args).map_err(|error| eval::no_overload(error, function, args));
+            return made.map(Node::Const).map_err(|e| e.to_string());
         }
         let stops_early = args.len() > 2 || matches!(run, Run::Pattern(_));
         Ok(Node::Call(Box::new(Call {

@@ -119,7 +119,7 @@ impl Schema {
                     .unwrap_or(0)
             });
         let list_keys = strings("x-kubernetes-list-map-keys");
-        Self {
+        let read = Self {
             kind,
             format: text("format").to_owned(),
             nullable: flag("nullable"),
@@ -139,6 +139,11 @@ impl Schema {
             max_length: schema["maxLength"].as_i64(),
             longest_enum,
             has_default: schema.get("default").is_some(),
+        };
+        if read.embedded_resource {
+            read.with_type_and_object_meta()
+        } else {
+            read
         }
     }
 

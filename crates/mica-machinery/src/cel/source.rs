@@ -59,7 +59,7 @@ impl fmt::Display for CompileErrors {
             }
             write!(f, "ERROR: <input>:{line}:{}: {message}", column + 1)?;
             let text = usize::try_from(line - 1).ok().and_then(|i| lines.get(i));
-            if let Some(text) = text.filter(|text| text.len() <= MAX_SNIPPET) {
+            if let Some(text) = text.filter(|text| text.len() <= MAX_SNIPPET && !self.source.is_empty()) {
                 write_snippet(f, text, column)?;
             }
         }
@@ -90,6 +90,10 @@ fn write_snippet(f: &mut fmt::Formatter<'_>, text: &str, column: i64) -> fmt::Re
 fn locate(lines: &[&str], offset: i32) -> (i64, i64) {
     if offset < 0 {
         return (-1, -1);
+    }
+    // Nothing to point at in an empty expression.
+    if lines == [""] {
+        return (1, -1);
     }
     let mut left = i64::from(offset);
     for (i, line) in lines.iter().enumerate() {

@@ -99,12 +99,12 @@ impl Checker<'_> {
                 self.set(id, literal_type);
             }
             Kind::Ident(name) => {
-                if name.starts_with('.') {
-                    name.remove(0);
-                }
-                let found = self.ident(name);
+                let found = self.ident(name.trim_start_matches('.'));
                 match found {
-                    Some(found) => self.refer(id, found),
+                    Some(found) => {
+                        *name = name.trim_start_matches('.').to_owned();
+                        self.refer(id, found);
+                    }
                     None => {
                         let name = name.clone();
                         self.undeclared(id, &name);
@@ -313,7 +313,7 @@ impl Checker<'_> {
             if list.optional.contains(&i) {
                 found = self.unwrap_optional(element.id, found);
             }
-            joined = Some(self.join(element.id, joined, found));
+            joined = Some(self.join(joined, found));
         }
         let of = joined.unwrap_or_else(|| self.variable());
         self.set(id, Type::list(of));
@@ -326,13 +326,13 @@ impl Checker<'_> {
         for entry in entries {
             self.expr(&mut entry.key);
             let key = self.types[entry.key.id as usize].clone();
-            keys = Some(self.join(entry.key.id, keys, key));
+            keys = Some(self.join(keys, key));
             self.expr(&mut entry.value);
             let mut value = self.types[entry.value.id as usize].clone();
             if entry.optional {
                 value = self.unwrap_optional(entry.value.id, value);
             }
-            values = Some(self.join(entry.value.id, values, value));
+            values = Some(self.join(values, value));
         }
         let key = keys.unwrap_or_else(|| self.variable());
         let value = values.unwrap_or_else(|| self.variable());
@@ -447,13 +447,13 @@ impl Checker<'_> {
         found
     }
 
-    fn join(&mut self, id: Id, known: Option<Type>, found: Type) -> Type {
+    fn join(&mut self, known: Option<Type>, found: Type) -> Type {
         let Some(known) = known else { return found };
         if self.mapping.assign(&known, &found) {
             return most_general(&known, &found).clone();
         }
-        self.mismatch(id, &known, &found);
-        Type::Error
+        // Mixed literals are refused later, where it is known which of them are arguments of `format`.
+        Type::Dyn
     }
 
     fn variable(&mut self) -> Type {

@@ -1,18 +1,64 @@
 //! What is looked at after the types: literals that can only fail, and lists and maps of mixed types.
 
+use std::collections::HashSet;
+
 use super::Checked;
-use crate::cel::ast::{Expr, Kind, Literal, Positions};
-use crate::cel::library;
+use crate::cel::ast::{Call, Expr, Id, Kind, Literal, Positions};
+use crate::cel::library::{self, formatting};
 use crate::cel::source::Issue;
 use crate::cel::types::Type;
 
 pub fn validate(checked: &Checked, positions: &Positions) -> Vec<Issue> {
     let mut issues = Vec::new();
+    let mut exempt = HashSet::new();
+    checked.root.walk(&mut |expr| {
+        if let Kind::Call(call) = &expr.kind
+            && call.function == "format"
+        {
+            expr.walk(&mut |below| {
+                exempt.insert(below.id);
+            });
+            template(expr.id, call, checked, positions, &mut issues);
+        }
+    });
     checked.root.walk(&mut |expr| {
         literal_argument(expr, positions, &mut issues);
-        mixed(expr, checked, positions, &mut issues);
+        if !exempt.contains(&expr.id) {
+            mixed(expr, checked, positions, &mut issues);
+        }
     });
     issues
+}
+
+/// `'%d'.format([1])` with both written out: the clauses must fit the arguments.
+fn template(id: Id, call: &Call, checked: &Checked, positions: &Positions, issues: &mut Vec<Issue>) {
+    let Some(Expr {
+        kind: Kind::Literal(Literal::String(template)),
+        ..
+    }) = &call.target
+    else {
+        return;
+    };
+    let [
+        Expr {
+            kind: Kind::List(list), ..
+        },
+    ] = call.args.as_slice()
+    else {
+        return;
+    };
+    let types: Vec<&Type> = list
+        .elements
+        .iter()
+        .map(|element| checked.type_of(element.id))
+        .collect();
+    if let Err((argument, message)) = formatting::check(template, &types) {
+        let at = argument.map_or(id, |index| list.elements[index].id);
+        issues.push(Issue {
+            offset: positions.of(at),
+            message,
+        });
+    }
 }
 
 /// `duration('x')`, `timestamp('x')` and `matches('[')`: the first argument, if it is a literal, must be one that works.
@@ -28,6 +74,7 @@ fn literal_argument(expr: &Expr, positions: &Positions, issues: &mut Vec<Issue>)
     let valid = match (call.function.as_str(), literal) {
         ("duration", Literal::String(text)) => library::time::parse_duration(text).is_some(),
         ("timestamp", Literal::String(text)) => library::time::parse_timestamp(text).is_ok(),
+        ("duration", _) => false,
         ("timestamp", Literal::Int(seconds)) => library::time::in_range(*seconds),
         ("matches", Literal::String(pattern)) => library::regex::compile(pattern).is_ok(),
         _ => true,

@@ -52,7 +52,6 @@ fn convert<'a>(args: &[Val<'a>], to: Type) -> Outcome<'a> {
             let instant = Instant::from_unix(*value).ok_or_else(|| EvalError::failed("timestamp overflow"))?;
             Some(Val::Timestamp(instant))
         }
-        (Val::Int(value), Type::Duration) => Some(Val::Duration(*value)),
         (Val::Uint(value), Type::Int) => Some(Val::Int(i64::try_from(*value).map_err(|_| overflow(false))?)),
         (Val::Uint(value), Type::Double) => Some(Val::Double(*value as f64)),
         (Val::Double(value), Type::Int) => {
@@ -86,6 +85,7 @@ fn convert<'a>(args: &[Val<'a>], to: Type) -> Outcome<'a> {
     match converted {
         Some(value) => Ok(value),
         None if value.type_of() == to => Ok(value.clone()),
+        None if matches!(value, Val::Null | Val::List(_) | Val::Map(_)) => Err(EvalError::no_overload()),
         None => Err(conversion_error(value, &to)),
     }
 }

@@ -75,7 +75,7 @@ static FORMATS: &[NamedFormat] = &[
         name: "uuid",
         function: "uuid",
         check: |text| unless(is_uuid(text), "does not match the UUID format"),
-        pattern_size: 82,
+        pattern_size: 70,
     },
     NamedFormat {
         name: "byte",
@@ -87,13 +87,13 @@ static FORMATS: &[NamedFormat] = &[
         name: "date",
         function: "date",
         check: |text| unless(time::parse_date(text).is_ok(), "invalid date"),
-        pattern_size: 81,
+        pattern_size: 71,
     },
     NamedFormat {
         name: "datetime",
         function: "datetime",
         check: |text| unless(is_datetime(text), "invalid datetime"),
-        pattern_size: 81,
+        pattern_size: 71,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! `string.format(list)`: `%s %d %f %e %b %x %X %o`.
 
 use super::{EvalError, Host, Outcome, convert, time};
+use crate::cel::types::Type;
 use crate::cel::value::{Map, Val};
 
 /// Digits after the point where none are asked for.
@@ -75,6 +76,16 @@ impl Clause {
         Ok((Self { precision, verb }, &rest[verb.len_utf8()..]))
     }
 
+    fn accepts(self, of: &Type) -> bool {
+        match (self.verb, of) {
+            (_, Type::Dyn | Type::Error | Type::Param(_)) => true,
+            ('s', Type::Struct(_) | Type::Opaque(..)) => false,
+            ('s', _) | ('d' | 'b' | 'o' | 'x' | 'X', Type::Int | Type::Uint) => true,
+            ('f' | 'e', Type::Double) | ('b', Type::Bool) | ('x' | 'X', Type::String | Type::Bytes) => true,
+            _ => false,
+        }
+    }
+
     fn write(self, host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
         let failed = |e: String| EvalError::failed(format!("error during formatting: {e}"));
         match self.verb {
@@ -95,13 +106,7 @@ impl Clause {
             Val::String(text) if &**text == "NaN" => f64::NAN,
             Val::String(text) if &**text == "Infinity" => f64::INFINITY,
             Val::String(text) if &**text == "-Infinity" => f64::NEG_INFINITY,
-            other => {
-                let clause = if kind == 'f' { "fixed-point" } else { "scientific" };
-                return Err(format!(
-                    "{clause} clause can only be used on doubles, was given {}",
-                    other.type_of().runtime_name()
-                ));
-            }
+            other => return Err(refusal(kind, other.type_of().runtime_name())),
         };
         if !value.is_finite() {
             out.push_str(match value {
@@ -115,12 +120,13 @@ impl Clause {
             out.push_str(&grouped(&format!("{value:.precision$}")));
             return Ok(());
         }
-        let text = format!("{value:.precision$e}");
+        // Upstream takes the precision for a width here.
+        let text = format!("{value:.DEFAULT_PRECISION$e}");
         let (digits, exponent) = text.split_once('e').expect("the format writes an exponent");
         let exponent: i32 = exponent.parse().expect("the exponent is a number");
         let sign = if exponent < 0 { "-" } else { "" };
         out.push_str(&format!(
-            "{digits}\u{202f}×\u{202f}10{}",
+            "{digits}×10{}",
             superscript(&format!("{sign}{:02}", exponent.abs()))
         ));
         Ok(())
@@ -137,19 +143,62 @@ impl Clause {
             ('x' | 'X', Val::Uint(value)) => format!("{value:x}"),
             ('x' | 'X', Val::String(text)) => text.bytes().map(|b| format!("{b:02x}")).collect(),
             ('x' | 'X', Val::Bytes(bytes)) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
-            (verb, other) => {
-                let name = other.type_of();
-                let name = name.runtime_name();
-                return Err(match verb {
-                    'b' => format!("only integers and bools can be formatted as binary, was given {name}"),
-                    'o' => format!("octal clause can only be used on integers, was given {name}"),
-                    _ => format!("only integers, byte buffers, and strings can be formatted as hex, was given {name}"),
-                });
-            }
+            (verb, other) => return Err(refusal(verb, other.type_of().runtime_name())),
         };
         out.push_str(&if self.verb == 'X' { text.to_uppercase() } else { text });
         Ok(())
     }
+}
+
+/// What a clause says of a type that it cannot write.
+fn refusal(verb: char, name: &str) -> String {
+    let allowed = match verb {
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        _ => "only integers, byte buffers, and strings can be formatted as hex",
+    };
+    format!("{allowed}, was given {name}")
+}
+
+/// What is wrong with a template for arguments of these types; the index of the argument, if it is one's fault.
+pub fn check(template: &str, types: &[&Type]) -> Result<(), (Option<usize>, String)> {
+    let mut rest = template;
+    let mut index = 0;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        let of = types
+            .get(index)
+            .ok_or_else(|| (None, format!("index {index} out of range")))?;
+        if rest.is_empty() {
+            return Err((None, "unexpected end of string".to_owned()));
+        }
+        let (clause, after) =
+            Clause::parse(rest).map_err(|e| (None, format!("could not parse formatting clause: {e}")))?;
+        if !clause.accepts(of) {
+            let why = refusal(clause.verb, of.runtime_name());
+            return Err((Some(index), format!("error during formatting: {why}")));
+        }
+        rest = after;
+        index += 1;
+    }
+    if types.len() > index {
+        let message = format!(
+            "too many arguments supplied to string.format (expected {index}, got {})",
+            types.len()
+        );
+        return Err((None, message));
+    }
+    Ok(())
 }
 
 fn signed(value: i64, digits: fn(u64) -> String) -> String {
@@ -195,13 +244,7 @@ fn out_number(out: &mut String, arg: &Val<'_>) -> Result<(), String> {
         Val::Int(value) => out.push_str(&value.to_string()),
         Val::Uint(value) => out.push_str(&value.to_string()),
         Val::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => out.push_str(text),
-        other => {
-            let name = other.type_of();
-            return Err(format!(
-                "decimal clause can only be used on integers, was given {}",
-                name.runtime_name()
-            ));
-        }
+        other => return Err(refusal('d', other.type_of().runtime_name())),
     }
     Ok(())
 }
@@ -231,11 +274,8 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
         Val::Duration(nanos) => out.push_str(&time::format_duration(*nanos)),
         Val::Timestamp(instant) => out.push_str(&instant.to_string()),
         other => {
-            let name = other.type_of();
-            let name = name.runtime_name();
-            return Err(EvalError::failed(format!(
-                "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {name}"
-            )));
+            let why = refusal('s', other.type_of().runtime_name());
+            return Err(EvalError::failed(format!("error during formatting: {why}")));
         }
     }
     Ok(())

@@ -195,6 +195,9 @@ fn join<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
         [Val::List(list), Val::String(separator)] => (list, separator),
         _ => return Err(EvalError::no_overload()),
     };
+    if !matches!(list.get(0), None | Some(Ok(Val::String(_)))) {
+        return Err(EvalError::no_overload());
+    }
     let mut out = String::new();
     for (i, item) in list.iter().enumerate() {
         if i > 0 {

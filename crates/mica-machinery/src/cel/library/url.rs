@@ -140,7 +140,7 @@ fn parse_host(host: &str) -> Result<String, String> {
         let end = host.rfind(']').ok_or("missing ']' in host")?;
         &host[end + 1..]
     } else {
-        host.rfind(':').map_or("", |at| &host[at..])
+        host.find(':').map_or("", |at| &host[at..])
     };
     let valid = port.is_empty()
         || port
