@@ -1,6 +1,7 @@
 //! Lists: pages, versions, selectors.
 
 use base64::Engine as _;
+use mica_store::{Txn, Write};
 use serde_json::{Value, json};
 
 use super::world::{Api, MAPS, World, labelled, map, names, revision_of, text};
@@ -213,4 +214,40 @@ async fn an_empty_list_has_an_empty_array() {
     assert_eq!(list["items"], json!([]));
     let list = api.get("/api/v1/secrets?limit=5").await.expect(200);
     assert_eq!(list["items"], json!([]));
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_big_list_is_sent_as_it_is_read_and_never_gathered() {
+    const OBJECTS: usize = 20_000;
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut big = map("one");
+    big["data"]["k"] = "x".repeat(1024).into();
+    api.post(MAPS, &big).await.expect(201);
+    // One stored value under many keys: what a list does with them is all that is asked.
+    let plane = world.server.directory.by_name("p").await.unwrap();
+    let resource = mica_api::GroupResource::new("", "configmaps");
+    let key = |name: &str| plane.keys.object(&resource, Some("default"), name);
+    let value = world.store.get(&key("one")).await.unwrap().unwrap().value;
+    for i in 0..OBJECTS {
+        let write = Write::Put { key: key(&format!("many-{i:06}")), value: value.clone(), ttl: None };
+        world.store.commit(Txn { compares: Vec::new(), writes: vec![write] }).await.unwrap();
+    }
+    let before = resident_bytes();
+    let mut unread = Vec::new();
+    for _ in 0..20 {
+        unread.push(api.send(http::Method::GET, MAPS, &[], "".into()).await);
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 20 * 20_000_000 / 2, "20 lists of 20 MB that nobody reads took {grown} bytes");
+    drop(unread);
+    let list = api.get(MAPS).await.expect(200);
+    assert_eq!(names(&list).len(), OBJECTS + 2);
+    let page = api.get(&format!("{MAPS}?limit=15000")).await.expect(200);
+    assert_eq!((names(&page).len(), page["metadata"]["remainingItemCount"].as_u64()), (15_000, Some(5_002)));
 }

@@ -4,6 +4,7 @@
 
 mod client;
 mod connection;
+mod coverage;
 mod drain;
 mod fixture;
 mod lists;
@@ -13,5 +14,6 @@ mod rebase;
 mod refusal;
 mod watches;
 mod websocket;
+mod wildcard;
 mod world;
 mod writes;

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use http::Method;
 use mica_server::http::{Drain, ListenOptions};
-use mica_store::{MemStore, PlaneKeys, Txn, Write};
+use mica_store::{EmbeddedStore, MemStore, PlaneKeys, Txn, Write};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
+use super::client::Dial;
+use super::fixture::HTTP1;
 use super::world::{Api, MAPS, PLANES, World, brief, held, labelled, map, namespace, names, revision_of, text};
 
 /// What a client that follows a watch believes to be there: name to version.
@@ -369,4 +373,72 @@ async fn a_finalizer_turns_a_deletion_into_a_change() {
     api.delete(&format!("{MAPS}/a")).await.expect(200);
     api.patch(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}})).await.expect(200);
     assert_eq!(watch.briefs(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
+}
+
+#[tokio::test]
+async fn a_websocket_carries_one_event_in_each_message() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let dial = Dial {
+        addr: world.addr,
+        authority: world.authority.certificate(),
+        host: "localhost",
+        alpn: HTTP1,
+        certificate: Some(&world.admin),
+    };
+    let path = format!("/clusters/p/control-plane{MAPS}?watch=1&resourceVersion={}", world.revision().await);
+    let request = http::Request::get(format!("wss://localhost{path}"))
+        .header("host", "localhost")
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .body(())
+        .unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(request, dial.tls().await.unwrap()).await.unwrap();
+    for name in ["a", "b"] {
+        api.post(MAPS, &map(name)).await.expect(201);
+    }
+    for expected in ["ADDED a", "ADDED b"] {
+        let message = socket.next().await.unwrap().unwrap();
+        let event: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+        assert_eq!(brief(&event), expected);
+    }
+    world.begin_stop();
+    assert!(matches!(socket.next().await, Some(Ok(Message::Close(_)))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_disk_a_watch_resumes_from_history_and_pages_stay_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedStore::open(directory.path(), mica_store::embedded::Options::default()).unwrap());
+    let world = World::on(store.clone()).await;
+    let api = world.plane("p").await;
+    let start = api.get(MAPS).await.expect(200);
+    let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(churn(api.clone(), writer))).collect();
+    let mut pages = 0;
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        let page = api.get(&format!("{MAPS}?limit=3")).await.expect(200);
+        let exact = format!("{MAPS}?resourceVersionMatch=Exact&resourceVersion={}", revision_of(&page));
+        let whole = api.get(&exact).await.expect(200);
+        let (whole, shown) = (names(&whole), names(&page));
+        assert_eq!(whole[..shown.len()], shown[..]);
+        assert_eq!(page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0) as usize, whole.len() - shown.len());
+        pages += 1;
+    }
+    assert!(pages > 0);
+    api.post(MAPS, &map("last")).await.expect(201);
+    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&start))).await;
+    let mut state = state_of(&start);
+    loop {
+        let event = watch.next().await.unwrap();
+        follow(&mut state, &event);
+        if brief(&event) == "ADDED last" {
+            break;
+        }
+    }
+    assert_eq!(state, state_of(&api.get(MAPS).await.expect(200)));
+    drop(watch);
+    world.stop().await;
+    store.close();
 }

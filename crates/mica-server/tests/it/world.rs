@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -89,12 +89,18 @@ impl World {
 
     /// The API of root.
     pub async fn root(&self) -> Api {
-        Api { sender: self.connect("localhost", Some(&self.admin)).await, host: "localhost".to_owned(), prefix: String::new() }
+        self.as_user(Some(&self.admin)).await
     }
 
     /// A client of the server under a host of its own choosing.
     pub async fn host(&self, sni: &str, host: &str) -> Api {
         Api { sender: self.connect(sni, Some(&self.admin)).await, host: host.to_owned(), prefix: String::new() }
+    }
+
+    /// A client with another certificate, or with none.
+    pub async fn as_user(&self, certificate: Option<&Issued>) -> Api {
+        let sender = self.connect("localhost", certificate).await;
+        Api { sender, host: "localhost".to_owned(), prefix: String::new() }
     }
 
     pub async fn connect(&self, sni: &str, certificate: Option<&Issued>) -> http2::SendRequest<Full<Bytes>> {
@@ -143,7 +149,6 @@ pub struct Api {
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
-    pub headers: HeaderMap,
     pub body: Bytes,
 }
 
@@ -196,9 +201,9 @@ impl Api {
 
     pub async fn call(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
         let answer = self.send(method, path, headers, body.into()).await;
-        let (status, headers) = (answer.status(), answer.headers().clone());
+        let status = answer.status();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
-        Answer { status, headers, body }
+        Answer { status, body }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
