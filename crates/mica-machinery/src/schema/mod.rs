@@ -12,6 +12,7 @@ pub mod column;
 mod default;
 pub mod default_check;
 mod embedded;
+mod expression;
 mod failure;
 mod format;
 pub(crate) mod go;

@@ -110,9 +110,8 @@ pub enum EvalError {
 pub struct NoRules;
 
 /// What compiles the rules of definitions.
-// TODO-correctness(#3): the expression language goes here; until then rules are accepted and not run.
 pub fn compiler() -> &'static dyn RuleCompiler {
-    &NoRules
+    &super::expression::Expressions
 }
 
 impl RuleCompiler for NoRules {

@@ -369,3 +369,189 @@ fn what_did_not_change_is_forgiven() {
         "[spec.f: Too long: may not be more than 3 bytes, spec.l[1].v: Invalid value: 6: spec.l[1].v in body should be less than or equal to 1, spec.o.b: Required value]"
     );
 }
+
+/// A schema whose rules are run.
+fn ruled(spec: Value) -> Compiled {
+    Compiled::new(
+        &json!({"type": "object", "properties": {"spec": spec}}),
+        rule::compiler(),
+    )
+}
+
+#[track_caller]
+fn check_rules(compiled: &Compiled, new: Value, old: Option<Value>, errors: &str, warnings: &[&str]) {
+    let old = old.map(|old| object(&old));
+    let checked = compiled.validate(&object(&new), old.as_ref(), Earlier::default());
+    assert_eq!(crate::field::aggregate(&checked.errors), errors);
+    assert_eq!(checked.warnings, warnings);
+}
+
+#[test]
+fn rules_fail_in_their_own_words() {
+    let compiled = ruled(json!({"type": "object",
+        "x-kubernetes-validations": [
+            {"rule": "!has(self.a) || self.a < self.b", "message": "a before b", "fieldPath": ".a"},
+            {"rule": "!has(self.c) || self.c == 1", "reason": "FieldValueForbidden"}],
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}, "c": {"type": "integer"},
+            "s": {"type": "string", "x-kubernetes-validations": [
+                {"rule": "self.size() > 2", "messageExpression": "'too short: ' + self"}]}}}));
+    check_rules(&compiled, json!({"a": 1, "b": 2}), None, "", &[]);
+    check_rules(
+        &compiled,
+        json!({"a": 2, "b": 1}),
+        None,
+        "spec.a: Invalid value: a before b",
+        &[],
+    );
+    check_rules(
+        &compiled,
+        json!({"a": 2}),
+        None,
+        r#"spec: Invalid value: "object": no such key: b evaluating rule: a before b"#,
+        &[],
+    );
+    check_rules(
+        &compiled,
+        json!({"c": 2}),
+        None,
+        "spec: Forbidden: failed rule: !has(self.c) || self.c == 1",
+        &[],
+    );
+    check_rules(
+        &compiled,
+        json!({"s": "ab"}),
+        None,
+        r#"spec.s: Invalid value: "ab": too short: ab"#,
+        &[],
+    );
+}
+
+#[test]
+fn rules_wait_until_the_schema_is_met() {
+    let compiled = ruled(
+        json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}},
+        "x-kubernetes-validations": [{"rule": "self.a == 'x'"}]}),
+    );
+    check_rules(
+        &compiled,
+        json!({"a": "toolong"}),
+        None,
+        "[spec.a: Too long: may not be more than 3 bytes, <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]",
+        &[],
+    );
+    check_rules(
+        &compiled,
+        json!({"a": "y"}),
+        None,
+        "spec: Invalid value: failed rule: self.a == 'x'",
+        &[],
+    );
+}
+
+#[test]
+fn transition_rules_run_where_there_was_a_value() {
+    let compiled = ruled(json!({"type": "object", "properties": {
+        "f": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "f is immutable"}]},
+        "o": {"type": "integer", "x-kubernetes-validations": [
+            {"rule": "oldSelf.hasValue() ? self > oldSelf.value() : self == 0", "optionalOldSelf": true, "message": "no"}]},
+        "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"},
+                "n": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}}}}}}));
+    check_rules(&compiled, json!({"f": "x"}), None, "", &[]);
+    check_rules(
+        &compiled,
+        json!({"f": "y"}),
+        Some(json!({"f": "x"})),
+        r#"spec.f: Invalid value: "y": f is immutable"#,
+        &[],
+    );
+    check_rules(&compiled, json!({"o": 1}), None, "spec.o: Invalid value: 1: no", &[]);
+    check_rules(&compiled, json!({"o": 1}), Some(json!({"o": 0})), "", &[]);
+    check_rules(
+        &compiled,
+        json!({"l": [{"k": "b", "n": 0}, {"k": "a", "n": 7}]}),
+        Some(json!({"l": [{"k": "a", "n": 5}, {"k": "b", "n": 5}]})),
+        "spec.l[0].n: Invalid value: 0: failed rule: self >= oldSelf",
+        &[],
+    );
+}
+
+#[test]
+fn a_rule_that_fails_on_an_unchanged_value_only_warns() {
+    let compiled = ruled(json!({"type": "object", "properties": {
+        "f": {"type": "string", "x-kubernetes-validations": [{"rule": "self == 'y'"}]}, "g": {"type": "string"}}}));
+    check_rules(
+        &compiled,
+        json!({"f": "x", "g": "y"}),
+        Some(json!({"f": "x"})),
+        "",
+        &[r#"spec.f: Invalid value: "x": failed rule: self == 'y'"#],
+    );
+    check_rules(
+        &compiled,
+        json!({"f": "z"}),
+        Some(json!({"f": "x"})),
+        r#"spec.f: Invalid value: "z": failed rule: self == 'y'"#,
+        &[],
+    );
+}
+
+#[test]
+fn schemas_that_are_not_structural_are_a_condition() {
+    let definition =
+        |schema: Value| json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}});
+    assert_eq!(structural::condition(&definition(json!({"type": "object"}))), None);
+    assert_eq!(
+        structural::condition(&definition(json!({"type": "object", "properties": {"spec": {}}}))),
+        Some((
+            "True",
+            "Violations",
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields".to_owned()
+        ))
+    );
+    assert_eq!(
+        structural::condition(&definition(
+            json!({"type": "object", "properties": {"a": {"$ref": "x"}}})
+        )),
+        Some((
+            "Unknown",
+            "StructuralError",
+            "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported".to_owned()
+        ))
+    );
+}
+
+#[test]
+fn apply_sees_list_types_and_islands() {
+    use crate::managed::schema::{OwnedListKind, Scalar};
+    let compiled = compiled(json!({"type": "object", "properties": {
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string", "default": "d"}}}},
+        "island": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "when": {"type": "string", "format": "date-time"}}}));
+    let fields = |ty: &Type| match ty {
+        Type::Map(map) => map.fields.clone(),
+        other => panic!("{other:?}"),
+    };
+    let root = fields(compiled.merge_type());
+    assert!(fields(&root["metadata"].ty).contains_key("ownerReferences"));
+    let spec = fields(&root["spec"].ty);
+    match &spec["keyed"].ty {
+        Type::List(list) => {
+            assert_eq!(list.kind, OwnedListKind::Map(vec!["k".to_owned()]));
+            assert_eq!(fields(&list.element)["k"].default, Some(json!("d")));
+        }
+        other => panic!("{other:?}"),
+    }
+    match &spec["island"].ty {
+        Type::Map(map) => assert_eq!(map.element.as_deref(), Some(&Type::Deduced)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(spec["when"].ty, Type::Scalar(Scalar::Untyped));
+}
+
+#[test]
+fn a_schema_costs_little_memory() {
+    // 160 fields: the size of a place bounds what a definition costs, and 100 definitions are to stay below 200 KiB each.
+    assert!(std::mem::size_of::<Node>() <= 256, "{}", std::mem::size_of::<Node>());
+}

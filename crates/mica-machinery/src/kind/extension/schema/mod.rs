@@ -6,6 +6,8 @@
 
 mod openapi;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 
