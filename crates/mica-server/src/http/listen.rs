@@ -29,6 +29,7 @@ use super::envelope::Envelope;
 use super::peer::{Peer, Protocol};
 use super::receive::RequestBody;
 use super::stall::{StallGuard, StreamExecutor};
+use super::coalesce::gather;
 use super::{Service, limit};
 use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
 
@@ -278,6 +279,7 @@ impl<S: Service> Connections<S> {
     async fn serve_http2(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
         let peer = self.peer(addr, Protocol::Http2, &tls);
         let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
+        let (io, outlet) = gather(StallGuard::new(tls, self.options.write_stall));
         let connection = http2::Builder::new(StreamExecutor {
             patience: self.options.write_stall,
         })
@@ -289,14 +291,14 @@ impl<S: Service> Connections<S> {
         .max_header_list_size(limit::MAX_HEADERS)
         .keep_alive_interval(limit::PING_INTERVAL)
         .keep_alive_timeout(limit::PING_TIMEOUT)
-        .serve_connection(TokioIo::new(StallGuard::new(tls, self.options.write_stall)), service);
+        .serve_connection(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
-            ended = connection.as_mut() => return ended,
+            ended = outlet.run(connection.as_mut()) => return ended,
             () = self.drain.cancelled() => {}
         }
         connection.as_mut().graceful_shutdown();
-        connection.await
+        outlet.run(connection).await
     }
 }
 

@@ -5,6 +5,7 @@
 //! Nothing here knows a path or a kind.
 
 mod body;
+mod coalesce;
 mod duration;
 mod envelope;
 mod gzip;
