@@ -11,6 +11,12 @@ use super::source::CompileErrors;
 use super::types::Type;
 use super::{cost, escape, eval, parser, plan};
 
+/// Brackets within brackets that any stack can hold the parsing of.
+const SHALLOW: usize = 40;
+
+/// A stack for the parsing of more.
+const DEEP_STACK: usize = 16 << 20;
+
 /// Names and types that expressions are checked against.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
@@ -84,6 +90,21 @@ impl Env {
 
     /// Compiles an expression.
     pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+        if nesting(source) <= SHALLOW {
+            return self.compile_here(source);
+        }
+        // The depth of what the parser accepts is bounded, but not by what every thread's stack can hold.
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
+            let failed = || CompileError::Instantiation("out of memory".to_owned());
+            let thread = builder
+                .spawn_scoped(scope, || self.compile_here(source))
+                .map_err(|_| failed())?;
+            thread.join().map_err(|_| failed())?
+        })
+    }
+
+    fn compile_here(&self, source: &str) -> Result<Program, CompileError> {
         let parsed = parser::parse(source)?;
         let checked = check(parsed, self).map_err(|issues| CompileErrors::new(source, issues))?;
         let root = plan::plan(&checked, self).map_err(CompileError::Instantiation)?;
@@ -191,4 +212,13 @@ impl Program {
     pub fn eval<'a>(&self, activation: &dyn eval::Activation<'a>, limit: u64) -> eval::Outcome<'a> {
         eval::run(self, activation, limit)
     }
+}
+
+/// How deep brackets and conditionals nest, at most.
+fn nesting(source: &str) -> usize {
+    let opens = source
+        .bytes()
+        .filter(|b| matches!(b, b'(' | b'[' | b'{' | b'?'))
+        .count();
+    opens.min(source.len())
 }

@@ -15,7 +15,7 @@ use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, Quali
 use super::value::{Entries, Key, Map, Val};
 
 /// Elementary steps that an evaluation may take inside functions, beyond what costs count.
-const MAX_STEPS: u64 = 40_000_000;
+const MAX_STEPS: u64 = 10_000_000;
 
 const IDENT: u64 = 1;
 const LIST: u64 = 10;
@@ -577,7 +577,10 @@ impl<'m, 'a> Machine<'m, 'a> {
 /// Functions outside the core say which arguments they were not made for.
 pub(super) fn no_overload(error: EvalError, function: &str, args: &[Val<'_>]) -> EvalError {
     let core = function.starts_with(['_', '@', '!', '-'])
-        || matches!(function, "contains" | "startsWith" | "endsWith" | "matches" | "size" | "containsIP")
+        || matches!(
+            function,
+            "contains" | "startsWith" | "endsWith" | "matches" | "size" | "containsIP"
+        )
         || function.starts_with("get");
     if core || error != EvalError::no_overload() {
         return error;

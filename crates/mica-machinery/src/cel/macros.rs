@@ -13,6 +13,9 @@ const NOT_IDENT: &str = "argument is not an identifier";
 /// An older name of the accumulator, which may not be shadowed either.
 const OLD_ACCUMULATOR: &str = "__result__";
 
+/// Nodes that an expression may have, macros expanded; no expression that fits has as many without copies.
+const MAX_NODES: usize = 250_000;
+
 /// What `sortBy` binds its input to.
 const SORT_INPUT: &str = "@__sortBy_input__";
 
@@ -158,11 +161,16 @@ impl Maker<'_> {
         })
     }
 
-    /// The same tree with ids of its own.
-    fn copy(&mut self, expr: &Expr) -> Expr {
+    /// The same tree with ids of its own. Copies of copies double: what grows too large is refused.
+    fn copy(&mut self, expr: &Expr) -> Result<Expr, (Id, String)> {
+        let mut count = 0;
+        expr.walk(&mut |_| count += 1);
+        if self.positions.len() + count > MAX_NODES {
+            return Err((expr.id, format!("expression has more than {MAX_NODES} nodes")));
+        }
         let mut copy = expr.clone();
         renumber(&mut copy, self.positions);
-        copy
+        Ok(copy)
     }
 }
 
@@ -338,7 +346,7 @@ fn optional_map(maker: &mut Maker<'_>, name: &str, target: Expr, mut args: Vec<E
             format!("{name}() variable name must be a simple identifier"),
         ));
     };
-    let again = maker.copy(&target);
+    let again = maker.copy(&target)?;
     let has_value = maker.member("hasValue", target, Vec::new());
     let value = maker.member("value", again, Vec::new());
     let mut some = maker.bind(var, value, made);

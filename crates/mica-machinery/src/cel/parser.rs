@@ -135,7 +135,7 @@ impl Parser<'_> {
     fn expr(&mut self) -> Result<Node> {
         self.enter(Rule::Expr)?;
         let node = self.conditional()?;
-        self.leave(Rule::Expr, 1);
+        self.leave(Rule::Expr);
         Ok(node)
     }
 
@@ -191,7 +191,6 @@ impl Parser<'_> {
 
     fn relation(&mut self) -> Result<Node> {
         self.enter(Rule::Relation)?;
-        let mut entered = 1;
         let mut node = self.calc(1)?;
         loop {
             let function = match self.token() {
@@ -204,23 +203,20 @@ impl Parser<'_> {
                 Token::In => op::IN,
                 _ => break,
             };
-            self.enter(Rule::Relation)?;
-            entered += 1;
             let id = self.id_here();
             self.advance();
             self.enter(Rule::Relation)?;
             let right = self.calc(1)?;
-            self.leave(Rule::Relation, 1);
+            self.leave(Rule::Relation);
             let height = self.deepen(node.1.max(right.1))?;
             node = (global(id, function, vec![node.0, right.0]), height);
         }
-        self.leave(Rule::Relation, entered);
+        self.leave(Rule::Relation);
         Ok(node)
     }
 
     fn calc(&mut self, minimum: u8) -> Result<Node> {
         self.enter(Rule::Calc)?;
-        let mut entered = 1;
         let mut node = self.unary()?;
         loop {
             let (function, precedence) = match self.token() {
@@ -234,19 +230,18 @@ impl Parser<'_> {
             if precedence < minimum {
                 break;
             }
-            self.enter(Rule::Calc)?;
-            entered += 1;
             let id = self.id_here();
             self.advance();
             let right = self.calc(precedence + 1)?;
             let height = self.deepen(node.1.max(right.1))?;
             node = (global(id, function, vec![node.0, right.0]), height);
         }
-        self.leave(Rule::Calc, entered);
+        self.leave(Rule::Calc);
         Ok(node)
     }
 
     fn unary(&mut self) -> Result<Node> {
+        self.operand_or(OPERAND, |_| false)?;
         let (operator, function) = match self.token() {
             Token::Exclam => (Token::Exclam, op::NOT),
             Token::Minus if !matches!(self.peek(1), Token::Int | Token::Float) => (Token::Minus, op::NEGATE),
@@ -281,24 +276,15 @@ impl Parser<'_> {
 
     fn member(&mut self) -> Result<Node> {
         self.enter(Rule::Member)?;
-        let mut entered = 1;
         let mut node = self.primary()?;
         loop {
-            let extended = match self.token() {
-                Token::Dot => {
-                    self.enter(Rule::Member)?;
-                    self.select(node)?
-                }
-                Token::LeftBracket => {
-                    self.enter(Rule::Member)?;
-                    self.index(node)?
-                }
+            node = match self.token() {
+                Token::Dot => self.select(node)?,
+                Token::LeftBracket => self.index(node)?,
                 _ => break,
             };
-            entered += 1;
-            node = extended;
         }
-        self.leave(Rule::Member, entered);
+        self.leave(Rule::Member);
         Ok(node)
     }
 
@@ -419,6 +405,7 @@ impl Parser<'_> {
             }
             Token::LeftBracket => self.list(),
             Token::LeftBrace => self.map(),
+            Token::Minus if !matches!(self.peek(1), Token::Int | Token::Float) => Err(self.mismatched(OPERAND)),
             Token::Minus
             | Token::Float
             | Token::Int
@@ -428,10 +415,7 @@ impl Parser<'_> {
             | Token::True
             | Token::False
             | Token::Null => self.literal(),
-            _ => {
-                self.operand_or(OPERAND, |_| false)?;
-                self.primary()
-            }
+            _ => Err(self.mismatched(OPERAND)),
         }
     }
 
@@ -808,8 +792,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn leave(&mut self, rule: Rule, times: u32) {
-        self.depths[rule as usize] -= times;
+    fn leave(&mut self, rule: Rule) {
+        self.depths[rule as usize] -= 1;
     }
 
     fn deepen(&self, below: u32) -> Result<u32> {

@@ -263,7 +263,10 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
             out.push(']');
         }
         Val::Map(map) => write_map(host, out, map)?,
-        Val::String(text) => out.push_str(text),
+        Val::String(text) => {
+            host.work(text.len() as u64 / 4)?;
+            out.push_str(text);
+        }
         Val::Bool(value) => out.push_str(&value.to_string()),
         Val::Int(value) => out.push_str(&value.to_string()),
         Val::Uint(value) => out.push_str(&value.to_string()),
@@ -284,10 +287,11 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
 fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
     match arg {
         Val::String(text) => {
+            host.work(1 + text.len() as u64 / 4)?;
             out.push('"');
             out.push_str(text);
             out.push('"');
-            host.work(1)
+            Ok(())
         }
         Val::Bytes(bytes) => {
             out.push_str(&format!("b\"{}\"", String::from_utf8_lossy(bytes)));

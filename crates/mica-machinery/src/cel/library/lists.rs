@@ -9,7 +9,7 @@ use crate::cel::types::Type;
 use crate::cel::value::{List, Val};
 
 /// The longest list that `lists.range` makes; more than any budget lets an expression use.
-const MAX_RANGE: i64 = 2_000_000;
+const MAX_RANGE: i64 = 1_000_000;
 
 pub fn find(name: &str) -> Option<Implementation> {
     Some(match name {

@@ -150,7 +150,7 @@ fn replace<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     } else {
         text.len() / old.len()
     };
-    host.work((hits as u64).saturating_mul(new.len() as u64 / 16 + 1))?;
+    host.work((hits as u64).saturating_mul(new.len() as u64 / 4 + 1))?;
     Ok(Val::string(match usize::try_from(limit) {
         Ok(limit) => text.replacen(&**old, new, limit),
         Err(_) => text.replace(&**old, new),
@@ -205,7 +205,7 @@ fn join<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
         }
         match item? {
             Val::String(text) => {
-                host.work((text.len() + separator.len()) as u64 / 16 + 1)?;
+                host.work((text.len() + separator.len()) as u64 / 4 + 1)?;
                 out.push_str(&text);
             }
             other => return Err(EvalError::failed(format!("join: invalid input: {other}"))),
