@@ -63,6 +63,7 @@ impl Target {
 
 /// Permission to do one thing to one target. Only this module makes one.
 #[derive(Clone, Debug)]
+#[expect(clippy::manual_non_exhaustive, reason = "modules of this crate must not make one either")]
 pub struct Grant {
     pub target: Target,
     pub verb: Verb,

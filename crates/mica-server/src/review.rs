@@ -34,7 +34,9 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let read = body::read(format, &call.body, objects::wanted(served), options.field_validation)?;
     let mut review = read.object;
     if let Some(namespace) = &grant.target.namespace {
-        let metadata = object::object_mut(&mut review).entry("metadata").or_insert_with(|| json!({}));
+        let metadata = object::object_mut(&mut review)
+            .entry("metadata")
+            .or_insert_with(|| json!({}));
         meta::ensure_namespace(metadata, namespace).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))?;
     }
     let context = WriteContext {
@@ -59,7 +61,11 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         return Err(ApiError::bad_request(why));
     }
     if served.kind() == "SelfSubjectReview" {
-        object::set(&mut review, &["metadata", "creationTimestamp"], mica_machinery::time::now_text(context.now));
+        object::set(
+            &mut review,
+            &["metadata", "creationTimestamp"],
+            mica_machinery::time::now_text(context.now),
+        );
     }
     let write = managed::Write {
         manager: &resource::manager(call, &options.field_manager),
@@ -86,7 +92,9 @@ fn decide(kind: &str, review: &Value, user: &User) -> Value {
         "TokenReview" => json!({"user": {}, "error": "invalid bearer token"}),
         "SelfSubjectAccessReview" => access(user),
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let groups = object::list(review, &["spec", "groups"]).iter().filter_map(Value::as_str);
+            let groups = object::list(review, &["spec", "groups"])
+                .iter()
+                .filter_map(Value::as_str);
             let asked = User {
                 name: object::string(review, &["spec", "user"]).to_owned(),
                 groups: groups.map(ToOwned::to_owned).collect(),
@@ -118,7 +126,11 @@ fn user_info(user: &User) -> Value {
         info["uid"] = user.uid.as_str().into();
     }
     if !user.extra.is_empty() {
-        info["extra"] = user.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
+        info["extra"] = user
+            .extra
+            .iter()
+            .map(|(key, values)| (key.clone(), json!(values)))
+            .collect();
     }
     info
 }

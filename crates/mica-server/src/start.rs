@@ -39,7 +39,10 @@ impl Server {
         let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES, &OBJECTS]));
         let plane_scheme = Arc::new(Scheme::new(options.profile, &[&OBJECTS]));
         // OpenAPI describes types, and objects are of every type.
-        let described = (Scheme::new(options.profile, &[&PLANES]), Scheme::new(options.profile, &[]));
+        let described = (
+            Scheme::new(options.profile, &[&PLANES]),
+            Scheme::new(options.profile, &[]),
+        );
         let base = base_objects(options.profile, &options.root_ca);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
         let moved = directory.rebase(&directory.root()).await?;
@@ -75,7 +78,12 @@ impl Server {
                 () = directory.follow() => {}
             }
         });
-        let drainer = Drainer::new(self.store.clone(), self.registry.clone(), self.directory.clone(), stop.clone());
+        let drainer = Drainer::new(
+            self.store.clone(),
+            self.registry.clone(),
+            self.directory.clone(),
+            stop.clone(),
+        );
         tasks.spawn(drainer.run());
     }
 }

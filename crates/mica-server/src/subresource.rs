@@ -54,14 +54,25 @@ impl Special {
 async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let (group, version, kind) = TOKEN_REQUEST;
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let ty = facts().kind(group, version, kind).ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
+    let ty = facts()
+        .kind(group, version, kind)
+        .ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
     let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
-    let wanted = body::Wanted { group, version, kind, ty };
+    let wanted = body::Wanted {
+        group,
+        version,
+        kind,
+        ty,
+    };
     let mut request = body::read(format, &call.body, wanted, options.field_validation)?.object;
     serviceaccount::default_token_request(&mut request);
     let name = object::name(&request);
     if !name.is_empty() && name != grant.target.object() {
-        let why = field::Error::invalid(&field::Path::new("metadata").child("name"), name, "must match the service account name if specified");
+        let why = field::Error::invalid(
+            &field::Path::new("metadata").child("name"),
+            name,
+            "must match the service account name if specified",
+        );
         return Err(ApiError::invalid(group, kind, grant.target.object(), &[why]));
     }
     call.server.registry.get(grant, "").await?;

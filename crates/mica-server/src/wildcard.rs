@@ -53,13 +53,21 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
         Verb::List => {
             let options = ListOptions::read(&call.query, ListUse::List)?;
             let media = resource::media(call, Route::Collection, &served)?;
-            let listing = call.server.registry.list_all_planes(&permit, &served, namespace, &options).await?;
+            let listing = call
+                .server
+                .registry
+                .list_all_planes(&permit, &served, namespace, &options)
+                .await?;
             respond_list(Shown { served, media, origins }, listing).await
         }
         Verb::Watch => {
             let options = ListOptions::read(&call.query, ListUse::Watch)?;
             let media = resource::stream_media(call, &served)?;
-            let watch = call.server.registry.watch_all_planes(&permit, &served, namespace, &options).await;
+            let watch = call
+                .server
+                .registry
+                .watch_all_planes(&permit, &served, namespace, &options)
+                .await;
             respond_watch(call, Shown { served, media, origins }, watch, &options)
         }
         _ => Err(ApiError::method_not_allowed()),
@@ -79,7 +87,11 @@ impl Origins {
         if let Some(name) = self.0.name_of(key.plane()).await? {
             object::set(&mut value, &["metadata", "annotations", PLANE_ANNOTATION], &*name);
         }
-        object::set(&mut value, &["metadata", "annotations", PLANE_ID_ANNOTATION], key.plane().as_str());
+        object::set(
+            &mut value,
+            &["metadata", "annotations", PLANE_ID_ANNOTATION],
+            key.plane().as_str(),
+        );
         Ok(value)
     }
 }

@@ -18,12 +18,17 @@ pub struct Followed<V> {
 
 impl<V: Clone> Followed<V> {
     pub fn new(capacity: usize) -> Self {
-        Self { entries: Cache::new(capacity), watch: AtomicU64::new(0), watches: AtomicU64::new(0) }
+        Self {
+            entries: Cache::new(capacity),
+            watch: AtomicU64::new(0),
+            watches: AtomicU64::new(0),
+        }
     }
 
     /// From now on changes are heard. What was kept before may have changed unheard.
     pub fn begin(&self) {
-        self.watch.store(self.watches.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
+        self.watch
+            .store(self.watches.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
         self.entries.clear();
     }
 
@@ -35,7 +40,10 @@ impl<V: Clone> Followed<V> {
     /// What is kept for a key.
     pub fn peek(&self, key: &str) -> Option<V> {
         let watch = self.watch.load(Ordering::Acquire);
-        self.entries.peek(key).filter(|(kept, _)| *kept == watch && watch != 0).map(|(_, value)| value)
+        self.entries
+            .peek(key)
+            .filter(|(kept, _)| *kept == watch && watch != 0)
+            .map(|(_, value)| value)
     }
 
     /// What is kept, or else what `load` reads. Of several callers that miss the same key one reads at a time.
@@ -79,7 +87,11 @@ mod tests {
     use super::*;
 
     async fn read(cache: &Followed<u32>, value: u32) -> u32 {
-        cache.get("k", async { Ok::<_, ()>(Some(value)) }).await.unwrap().unwrap()
+        cache
+            .get("k", async { Ok::<_, ()>(Some(value)) })
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     #[tokio::test]

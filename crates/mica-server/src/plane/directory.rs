@@ -129,8 +129,14 @@ impl Directory {
                 seed: uuid::Uuid::new_v4().to_string(),
                 created: jiff::Timestamp::now(),
             };
-            let state = StateRecord { name: String::new(), state: State::Active };
-            let records = [(birth_at.clone(), json_bytes(&birth)), (state_at.clone(), json_bytes(&state))];
+            let state = StateRecord {
+                name: String::new(),
+                state: State::Active,
+            };
+            let records = [
+                (birth_at.clone(), json_bytes(&birth)),
+                (state_at.clone(), json_bytes(&state)),
+            ];
             store.commit(put_absent(records)).await.or_else(already_there)?;
         }
         let mut directory = Self {
@@ -170,7 +176,9 @@ impl Directory {
     async fn look_up(&self, name: &str) -> Result<Option<Arc<Plane>>, ApiError> {
         let _turn = self.lookups.acquire().await.expect("the semaphore is never closed");
         for _ in 0..LOOKUP_TRIES {
-            let Some(record) = self.store.get(&plane_key(name)).await? else { return Ok(None) };
+            let Some(record) = self.store.get(&plane_key(name)).await? else {
+                return Ok(None);
+            };
             let Some(id) = plane_id(&record)? else { return Ok(None) };
             if let Some(plane) = self.load(id, self.plane_scheme.clone()).await? {
                 return Ok(Some(Arc::new(plane)));
@@ -214,7 +222,9 @@ impl Directory {
         if let Some(name) = self.names.get(&id) {
             return Ok(Some(name));
         }
-        let Some(record) = self.store.get(&birth_key(id)).await? else { return Ok(None) };
+        let Some(record) = self.store.get(&birth_key(id)).await? else {
+            return Ok(None);
+        };
         let name: Arc<str> = read_record::<BirthRecord>(&record)?.name.into();
         self.names.insert(id, name.clone());
         Ok(Some(name))
@@ -233,10 +243,17 @@ impl Directory {
 
     /// Gives a plane that is being filled the base layer, seed and creation time of the one it is made from.
     pub async fn adopt_birth(&self, plane: &Plane, from: BirthRecord) -> Result<(), ApiError> {
-        let birth = BirthRecord { name: plane.name.clone(), ..from };
+        let birth = BirthRecord {
+            name: plane.name.clone(),
+            ..from
+        };
         let txn = Txn {
             compares: vec![plane.fence(), plane.base_fence()],
-            writes: vec![Write::Put { key: plane.birth_key.clone(), value: json_bytes(&birth), ttl: None }],
+            writes: vec![Write::Put {
+                key: plane.birth_key.clone(),
+                value: json_bytes(&birth),
+                ttl: None,
+            }],
         };
         self.store.commit(txn).await?;
         self.forget(&plane.name);
@@ -245,10 +262,18 @@ impl Directory {
 
     async fn load(&self, id: PlaneId, scheme: Arc<Scheme>) -> Result<Option<Plane>, ApiError> {
         let (birth_key, state_key) = (birth_key(id), state_key(id));
-        let Some(birth) = self.store.get(&birth_key).await? else { return Ok(None) };
-        let Some(state) = self.store.get(&state_key).await? else { return Ok(None) };
+        let Some(birth) = self.store.get(&birth_key).await? else {
+            return Ok(None);
+        };
+        let Some(state) = self.store.get(&state_key).await? else {
+            return Ok(None);
+        };
         let record: BirthRecord = read_record(&birth)?;
-        let birth = Birth { seed: record.seed, created: record.created, revision: birth.revision };
+        let birth = Birth {
+            seed: record.seed,
+            created: record.created,
+            revision: birth.revision,
+        };
         let base = self.layers.get(&record.base).await?;
         Ok(Some(Plane {
             id,
@@ -325,7 +350,9 @@ impl Directory {
             mica_store::Change::Put(value) => Some(value.clone()),
             mica_store::Change::Delete => event.previous.as_ref().map(|record| record.value.clone()),
         };
-        let Some(record) = current.and_then(|value| serde_json::from_slice::<StateRecord>(&value).ok()) else { return };
+        let Some(record) = current.and_then(|value| serde_json::from_slice::<StateRecord>(&value).ok()) else {
+            return;
+        };
         if record.state == State::Draining
             && let Ok(id) = PlaneId::parse(event.key.name())
         {
@@ -333,7 +360,8 @@ impl Directory {
             self.names.insert(id, record.name.as_str().into());
         }
         // A cached plane that was read after this change stays.
-        if !self.cache.peek(&record.name).is_some_and(|plane| plane.state_revision >= event.revision) {
+        let kept = self.cache.peek(&record.name);
+        if kept.is_none_or(|plane| plane.state_revision < event.revision) {
             self.cache.forget(&record.name);
         }
     }
@@ -361,9 +389,10 @@ fn put_absent(records: impl IntoIterator<Item = (Key, bytes::Bytes)>) -> Txn {
 /// Another server that shares the store was first: good.
 fn already_there(error: mica_store::CommitError) -> Result<mica_store::Committed, ApiError> {
     match error {
-        mica_store::CommitError::Conflict { .. } => {
-            Ok(mica_store::Committed { revision: Revision(0), revisions: Vec::new() })
-        }
+        mica_store::CommitError::Conflict { .. } => Ok(mica_store::Committed {
+            revision: Revision(0),
+            revisions: Vec::new(),
+        }),
         error => Err(error.into()),
     }
 }
@@ -377,7 +406,11 @@ fn placeholder(scheme: &Arc<Scheme>, layers: &Shelf) -> Plane {
         scheme: scheme.clone(),
         base: layers.newest().clone(),
         layers: layers.known().clone(),
-        birth: Birth { seed: String::new(), created: jiff::Timestamp::UNIX_EPOCH, revision: Revision(0) },
+        birth: Birth {
+            seed: String::new(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+            revision: Revision(0),
+        },
         state: State::Active,
         state_key: state_key(id),
         state_revision: Revision(0),
@@ -395,7 +428,9 @@ fn plane_id(record: &Record) -> Result<Option<PlaneId>, ApiError> {
     struct WithId {
         id: String,
     }
-    let Some(stored) = Content::read(record)?.object() else { return Ok(None) };
+    let Some(stored) = Content::read(record)?.object() else {
+        return Ok(None);
+    };
     let plane: WithStatus = serde_json::from_slice(stored.json())
         .map_err(|error| ApiError::internal("a stored Plane is damaged").because(error))?;
     Ok(PlaneId::parse(&plane.status.id).ok())
@@ -408,7 +443,9 @@ pub fn id_of(plane: &Value) -> Option<PlaneId> {
 
 fn addresses(plane: &Value) -> Vec<Key> {
     let list = object::list(plane, &["spec", "addresses"]);
-    list.iter().map(|address| address_key(object::string(address, &["type"]), object::string(address, &["value"]))).collect()
+    list.iter()
+        .map(|address| address_key(object::string(address, &["type"]), object::string(address, &["value"])))
+        .collect()
 }
 
 /// The state that a Plane object asks for.
@@ -439,28 +476,45 @@ impl SideWrites for Directory {
     }
 
     fn on_create(&self, served: &Served, new: &Value) -> Result<Side, ApiError> {
-        let Some(id) = id_of(new).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let Some(id) = id_of(new).filter(|_| is_plane(served)) else {
+            return Ok(Side::default());
+        };
         let name = object::name(new);
         let created = object::string(new, &["metadata", "creationTimestamp"]).parse();
         let created = created.map_err(|error| ApiError::internal("a Plane has no creation time").because(error))?;
-        let state = StateRecord { name: name.to_owned(), state: wanted_state(new) };
+        let state = StateRecord {
+            name: name.to_owned(),
+            state: wanted_state(new),
+        };
         let mut records = vec![
             (birth_key(id), json_bytes(&self.birth(name, created, id))),
             (state_key(id), json_bytes(&state)),
         ];
         records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
         let txn = put_absent(records);
-        Ok(Side { compares: txn.compares, writes: txn.writes })
+        Ok(Side {
+            compares: txn.compares,
+            writes: txn.writes,
+        })
     }
 
     fn on_update(&self, served: &Served, new: &Value, old: &Value) -> Result<Side, ApiError> {
-        let Some(id) = id_of(old).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let Some(id) = id_of(old).filter(|_| is_plane(served)) else {
+            return Ok(Side::default());
+        };
         let mut side = Side::default();
         let name = object::name(new);
         let state = wanted_state(new);
         if state != wanted_state(old) {
-            let value = json_bytes(&StateRecord { name: name.to_owned(), state });
-            side.writes.push(Write::Put { key: state_key(id), value, ttl: None });
+            let value = json_bytes(&StateRecord {
+                name: name.to_owned(),
+                state,
+            });
+            side.writes.push(Write::Put {
+                key: state_key(id),
+                value,
+                ttl: None,
+            });
         }
         let (before, after) = (addresses(old), addresses(new));
         for key in before.iter().filter(|key| !after.contains(key)) {
@@ -468,20 +522,29 @@ impl SideWrites for Directory {
         }
         for key in after.into_iter().filter(|key| !before.contains(key)) {
             side.compares.push(Compare::Absent(key.clone()));
-            side.writes.push(Write::Put { key, value: json_bytes(&name), ttl: None });
+            side.writes.push(Write::Put {
+                key,
+                value: json_bytes(&name),
+                ttl: None,
+            });
         }
         Ok(side)
     }
 
     fn on_remove(&self, served: &Served, old: &Value) -> Result<Side, ApiError> {
-        let Some(id) = id_of(old).filter(|_| is_plane(served)) else { return Ok(Side::default()) };
+        let Some(id) = id_of(old).filter(|_| is_plane(served)) else {
+            return Ok(Side::default());
+        };
         let mut writes = vec![
             Write::DropPlane(id),
             Write::Delete { key: state_key(id) },
             Write::Delete { key: birth_key(id) },
         ];
         writes.extend(addresses(old).into_iter().map(|key| Write::Delete { key }));
-        Ok(Side { compares: Vec::new(), writes })
+        Ok(Side {
+            compares: Vec::new(),
+            writes,
+        })
     }
 
     fn committed(&self, key: &Key, side: &[Key]) {

@@ -111,7 +111,15 @@ impl Drainer {
         let mut after: Option<Key> = None;
         let mut at = None;
         loop {
-            let page = self.store.range(RangeQuery { range, at, after: after.as_ref(), limit: PAGE }).await?;
+            let page = self
+                .store
+                .range(RangeQuery {
+                    range,
+                    at,
+                    after: after.as_ref(),
+                    limit: PAGE,
+                })
+                .await?;
             at = Some(page.revision);
             for (key, record) in &page.records {
                 self.consider(key, record);
@@ -137,13 +145,21 @@ impl Drainer {
 
     fn consider_event(&self, event: &Event) {
         if let Change::Put(value) = &event.change {
-            self.consider(&event.key, &Record { value: value.clone(), revision: event.revision });
+            self.consider(
+                &event.key,
+                &Record {
+                    value: value.clone(),
+                    revision: event.revision,
+                },
+            );
         }
     }
 
     /// Starts draining a plane if it is being deleted and nobody here drains it yet.
     fn consider(&self, key: &Key, record: &Record) {
-        let Ok(Content::Object(stored)) = Content::read(record) else { return };
+        let Ok(Content::Object(stored)) = Content::read(record) else {
+            return;
+        };
         let deleting = mica_machinery::select::text_at(stored.json(), &["metadata", "deletionTimestamp"]).is_some();
         let id = mica_machinery::select::text_at(stored.json(), &["status", "id"]).unwrap_or_default();
         if !deleting || !self.active.lock().insert(id.to_string()) {
@@ -210,8 +226,12 @@ impl Drainer {
 
     /// Whether a plane is deleted that was still being filled. Nothing in it was ever used: its finalizers bind nobody.
     async fn was_never_whole(&self, name: &str) -> Result<bool, ApiError> {
-        let Some(record) = self.store.get(&plane_key(name)).await? else { return Ok(false) };
-        let Some(stored) = Content::read(&record)?.object() else { return Ok(false) };
+        let Some(record) = self.store.get(&plane_key(name)).await? else {
+            return Ok(false);
+        };
+        let Some(stored) = Content::read(&record)?.object() else {
+            return Ok(false);
+        };
         Ok(mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", RESTORING]).is_some())
     }
 
@@ -221,8 +241,20 @@ impl Drainer {
         let mut after: Option<Key> = None;
         let mut pass: Option<Pass> = None;
         loop {
-            let page = self.store.range(RangeQuery { range: &range, at: None, after: after.as_ref(), limit: PAGE }).await?;
-            let pass = pass.get_or_insert(Pass { since: page.revision, blocking: None, later: Later::Nothing });
+            let page = self
+                .store
+                .range(RangeQuery {
+                    range: &range,
+                    at: None,
+                    after: after.as_ref(),
+                    limit: PAGE,
+                })
+                .await?;
+            let pass = pass.get_or_insert(Pass {
+                since: page.revision,
+                blocking: None,
+                later: Later::Nothing,
+            });
             let mut doomed = Vec::new();
             for (key, record) in &page.records {
                 // Our own records about objects go with those.
@@ -248,9 +280,14 @@ impl Drainer {
 
     async fn delete(&self, plane: &Arc<Plane>, key: &Key) -> Result<Option<String>, ApiError> {
         // What no scheme serves any more has nobody who could hold it: the drop takes it.
-        let Some(served) = plane.scheme.by_storage(key.resource()) else { return Ok(None) };
+        let Some(served) = plane.scheme.by_storage(key.resource()) else {
+            return Ok(None);
+        };
         let grant = self.grant(Verb::Delete, plane, served, key.namespace(), key.name(), "");
-        let background = DeleteOptions { propagation_policy: Some("Background".to_owned()), ..DeleteOptions::default() };
+        let background = DeleteOptions {
+            propagation_policy: Some("Background".to_owned()),
+            ..DeleteOptions::default()
+        };
         match self.registry.delete_any(&grant, &background).await {
             Ok(Deleted::Gone(_)) => Ok(None),
             Ok(Deleted::Waiting(stored)) => {
@@ -286,7 +323,9 @@ impl Drainer {
             Err(error) => return Err(error),
         }
         let held = !object::list(value, &["metadata", "finalizers"]).is_empty()
-            || object::list(value, &["spec", "finalizers"]).iter().any(|finalizer| finalizer != "kubernetes");
+            || object::list(value, &["spec", "finalizers"])
+                .iter()
+                .any(|finalizer| finalizer != "kubernetes");
         Ok(held.then(|| {
             let key = plane.keys.object(&served.storage, None, name);
             describe(served, &key, value)
@@ -322,14 +361,22 @@ impl Drainer {
         let patch = |document: &[u8]| -> Result<Patched, ApiError> {
             let value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-            Ok(Patched { object: change(value), managers: Managers::Recorded(managed::Request::Usual), warnings: Vec::new() })
+            Ok(Patched {
+                object: change(value),
+                managers: Managers::Recorded(managed::Request::Usual),
+                warnings: Vec::new(),
+            })
         };
         let options = WriteOptions {
             dry_run: DryRun::No,
             field_manager: String::new(),
             field_validation: FieldValidation::Ignore,
         };
-        let request = PatchRequest { patch: &patch, options, manager: "mica-drain".to_owned() };
+        let request = PatchRequest {
+            patch: &patch,
+            options,
+            manager: "mica-drain".to_owned(),
+        };
         self.registry.patch(grant, request).await.map(drop)
     }
 
@@ -384,9 +431,23 @@ enum Later {
 
 /// Names an object that waits, and what it waits for.
 fn describe(served: &Served, key: &Key, value: &Value) -> String {
-    let mut finalizers: Vec<&str> =
-        object::list(value, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).collect();
-    finalizers.extend(object::list(value, &["spec", "finalizers"]).iter().filter_map(Value::as_str));
-    let place = key.namespace().map(|namespace| format!(" in namespace \"{namespace}\"")).unwrap_or_default();
-    format!("{} \"{}\"{place} waits for finalizers: {}", served.name, key.name(), finalizers.join(", "))
+    let mut finalizers: Vec<&str> = object::list(value, &["metadata", "finalizers"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    finalizers.extend(
+        object::list(value, &["spec", "finalizers"])
+            .iter()
+            .filter_map(Value::as_str),
+    );
+    let place = key
+        .namespace()
+        .map(|namespace| format!(" in namespace \"{namespace}\""))
+        .unwrap_or_default();
+    format!(
+        "{} \"{}\"{place} waits for finalizers: {}",
+        served.name,
+        key.name(),
+        finalizers.join(", ")
+    )
 }

@@ -209,7 +209,7 @@ fn validate_spec(plane: &Value) -> ErrorList {
         };
         errors.extend(problems.into_iter().map(|problem| Error::invalid(&path.child("value"), value, problem)));
         if seen.contains(&(r#type, value)) {
-            errors.push(Error::duplicate(&path, format!("{}/{value}", r#type)));
+            errors.push(Error::duplicate(&path, format!("{type}/{value}")));
         }
         seen.push((r#type, value));
     }

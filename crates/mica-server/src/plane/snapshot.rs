@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Plane, State};
 use super::directory::BirthRecord;
-use super::layer::{base_layers, layer_record};
 use super::kind::RESTORING;
+use super::layer::{base_layers, layer_record};
+use super::{Plane, State};
 use crate::authz::Grant;
 use crate::encode::{Encoder, Include, Media};
 use crate::error::ApiError;
@@ -69,13 +69,21 @@ struct Walk {
 enum Carried {
     Nothing,
     /// Those that are to go ahead of the next records, and those that went.
-    Layers { due: Vec<String>, sent: BTreeSet<String> },
+    Layers {
+        due: Vec<String>,
+        sent: BTreeSet<String>,
+    },
 }
 
 impl Walk {
     async fn page(&mut self) -> Result<Vec<(Key, Bytes)>, ApiError> {
         let range = self.plane.keys.all();
-        let query = RangeQuery { range: &range, at: self.at, after: self.after.as_ref(), limit: PAGE };
+        let query = RangeQuery {
+            range: &range,
+            at: self.at,
+            after: self.after.as_ref(),
+            limit: PAGE,
+        };
         let page = self.store.range(query).await?;
         self.at = Some(page.revision);
         self.finished = !page.more;
@@ -89,9 +97,14 @@ impl Walk {
 
     /// The layers that these records need and that have not gone yet.
     async fn due_layers(&mut self, records: &[(Key, Bytes)]) -> Result<Vec<(Key, Bytes)>, ApiError> {
-        let Carried::Layers { due, sent } = &mut self.layers else { return Ok(Vec::new()) };
+        let Carried::Layers { due, sent } = &mut self.layers else {
+            return Ok(Vec::new());
+        };
         for (_, value) in records {
-            let record = Record { value: value.clone(), revision: Revision::default() };
+            let record = Record {
+                value: value.clone(),
+                revision: Revision::default(),
+            };
             if let Content::Based(id) = Content::read(&record)? {
                 due.push(id);
             }
@@ -121,7 +134,10 @@ pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<
         at: None,
         after: None,
         finished: false,
-        layers: Carried::Layers { due: vec![birth.base().to_owned()], sent: BTreeSet::new() },
+        layers: Carried::Layers {
+            due: vec![birth.base().to_owned()],
+            sent: BTreeSet::new(),
+        },
     };
     let first = walk.page().await?;
     let header = Header {
@@ -175,18 +191,31 @@ struct ForkRequest {
 }
 
 pub(crate) async fn fork(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let request: ForkRequest = serde_json::from_slice(&call.body)
-        .map_err(|error| ApiError::bad_request(format!("the body must name the new plane, as in {{\"name\":\"copy\"}}: {error}")))?;
+    let request: ForkRequest = serde_json::from_slice(&call.body).map_err(|error| {
+        ApiError::bad_request(format!(
+            "the body must name the new plane, as in {{\"name\":\"copy\"}}: {error}"
+        ))
+    })?;
     let plane = whole_plane(call, grant).await?;
     let birth = call.server.directory.birth_record(plane.id).await?;
-    let mut walk = Walk { store: call.server.store.clone(), plane, at: None, after: None, finished: false, layers: Carried::Nothing };
+    let mut walk = Walk {
+        store: call.server.store.clone(),
+        plane,
+        at: None,
+        after: None,
+        finished: false,
+        layers: Carried::Nothing,
+    };
     let (server, grant) = (call.server.clone(), grant.clone());
     detached(async move {
         let filling = Filling::begin(server, grant, &request.name).await?;
         let copied = async {
             while !walk.finished {
                 let records = walk.page().await?;
-                let records = records.into_iter().map(|(key, value)| (below(&key).to_owned(), value)).collect();
+                let records = records
+                    .into_iter()
+                    .map(|(key, value)| (below(&key).to_owned(), value))
+                    .collect();
                 filling.write(records).await?;
             }
             Ok(())
@@ -205,19 +234,29 @@ async fn whole_plane(call: &Call<'_>, grant: &Grant) -> Result<Arc<Plane>, ApiEr
         State::Draining => "it is being deleted",
         State::Active | State::ReadOnly | State::Suspended => return Ok(plane),
     };
-    Err(ApiError::conflict(&grant.target.served.name, grant.target.object(), why))
+    Err(ApiError::conflict(
+        &grant.target.served.name,
+        grant.target.object(),
+        why,
+    ))
 }
 
 /// Runs work to its end also if the client goes away meanwhile: what fails half-way has to be taken away again.
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Result<T, ApiError> {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(ApiError::internal("filling a plane failed").because(error)))
+    tokio::spawn(work)
+        .await
+        .unwrap_or_else(|error| Err(ApiError::internal("filling a plane failed").because(error)))
 }
 
 pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let incoming = call.stream.take().unwrap_or_default();
-    let mut reader = Reader { incoming, buffer: BytesMut::new(), sum: Xxh3::new() };
+    let mut reader = Reader {
+        incoming,
+        buffer: BytesMut::new(),
+        sum: Xxh3::new(),
+    };
     let header = reader.header().await?;
     let (server, grant) = (call.server.clone(), grant.clone());
     let name = grant.target.object().to_owned();
@@ -282,12 +321,16 @@ impl Reader {
             self.need(self.buffer.len() + 1).await?;
         };
         let line = self.take(end + 1);
-        let header: Header = serde_json::from_slice(&line).map_err(|error| damaged("its header cannot be read").because(error))?;
+        let header: Header =
+            serde_json::from_slice(&line).map_err(|error| damaged("its header cannot be read").because(error))?;
         if header.mica != MAGIC {
             return Err(damaged("its header is of something else"));
         }
         if header.version != VERSION {
-            return Err(damaged(&format!("it is of version {}, this server reads version {VERSION}", header.version)));
+            return Err(damaged(&format!(
+                "it is of version {}, this server reads version {VERSION}",
+                header.version
+            )));
         }
         Ok(header)
     }
@@ -300,7 +343,11 @@ impl Reader {
         if key_len == 0 {
             let expected = self.sum.digest();
             self.need(8).await?;
-            return if self.take(8).get_u64_le() == expected { Ok(None) } else { Err(damaged("its checksum is wrong")) };
+            return if self.take(8).get_u64_le() == expected {
+                Ok(None)
+            } else {
+                Err(damaged("its checksum is wrong"))
+            };
         }
         if key_len > MAX_RECORD || value_len > MAX_RECORD {
             return Err(damaged("a record is too large"));
@@ -325,7 +372,12 @@ impl Filling {
         grant.target.name = Some(name.to_owned());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
-        let request = CreateRequest { object, managers: Managers::Recorded(managed::Request::Usual), options: plain_options(), manager: "mica".to_owned() };
+        let request = CreateRequest {
+            object,
+            managers: Managers::Recorded(managed::Request::Usual),
+            options: plain_options(),
+            manager: "mica".to_owned(),
+        };
         server.registry.create(&grant, request).await?;
         let plane = server.directory.by_name(name).await?;
         Ok(Self { server, grant, plane })
@@ -334,7 +386,8 @@ impl Filling {
     async fn write(&self, records: Vec<(String, Bytes)>) -> Result<(), ApiError> {
         let store = &self.server.store;
         let writes = records.into_iter().map(|(below, value)| async move {
-            let key = Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
+            let key =
+                Key::from_stored(&format!("{}/{below}", self.plane.id)).ok_or_else(|| damaged("a key lacks a part"))?;
             if key.group_resource() == base_layers() {
                 let known = self.server.directory.layers().adopt(key.name(), value).await;
                 return known.map_err(|error| damaged("a base layer is not what its name says").because(error));
@@ -343,13 +396,25 @@ impl Filling {
             if is_internal(&key) {
                 return Ok(());
             }
-            let content = Content::read(&Record { value: value.clone(), revision: Revision::default() });
-            let stored = content.map_err(|error| damaged("a record is no object").because(error))?.object();
-            let ttl = self.plane.scheme.by_storage(key.resource()).and_then(|served| served.strategy().ttl());
+            let content = Content::read(&Record {
+                value: value.clone(),
+                revision: Revision::default(),
+            });
+            let stored = content
+                .map_err(|error| damaged("a record is no object").because(error))?
+                .object();
+            let ttl = self
+                .plane
+                .scheme
+                .by_storage(key.resource())
+                .and_then(|served| served.strategy().ttl());
             let index = index_writes(&key, None, stored.as_ref().map(|stored| &stored.json()[..]), ttl)?;
             let mut writes = vec![Write::Put { key, value, ttl }];
             writes.extend(index);
-            let txn = Txn { compares: vec![self.plane.fence()], writes };
+            let txn = Txn {
+                compares: vec![self.plane.fence()],
+                writes,
+            };
             store.commit(txn).await.map(drop).map_err(ApiError::from)
         });
         let mut writes = stream::iter(writes).buffer_unordered(CONCURRENT_WRITES);
@@ -381,17 +446,34 @@ impl Filling {
         let Written { stored, .. } = self
             .change(&|plane| drop(object::remove(plane, &["metadata", "annotations", RESTORING])))
             .await?;
-        let media = Media { output: Output::JSON, include: Include::Metadata };
+        let media = Media {
+            output: Output::JSON,
+            include: Include::Metadata,
+        };
         let bytes = Encoder::new(&self.grant.target.served, media).object(&stored)?;
         Ok(respond(StatusCode::CREATED, "application/json", Body::full(bytes)))
     }
 
     /// Takes the plane away with whatever it holds by now: no finalizer in it was ever anybody's to honour.
     async fn discard(&self) -> Result<(), ApiError> {
-        let gone = |error: ApiError| if error.code() == StatusCode::NOT_FOUND { Ok(()) } else { Err(error) };
+        let gone = |error: ApiError| {
+            if error.code() == StatusCode::NOT_FOUND {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        };
         let options = mica_machinery::meta::DeleteOptions::default();
-        self.server.registry.delete(&self.grant, &options).await.map(drop).or_else(gone)?;
-        self.change(&|plane| drop(object::remove(plane, &["metadata", "finalizers"]))).await.map(drop).or_else(gone)
+        self.server
+            .registry
+            .delete(&self.grant, &options)
+            .await
+            .map(drop)
+            .or_else(gone)?;
+        self.change(&|plane| drop(object::remove(plane, &["metadata", "finalizers"])))
+            .await
+            .map(drop)
+            .or_else(gone)
     }
 
     async fn change(&self, change: &(dyn Fn(&mut Value) + Send + Sync)) -> Result<Written, ApiError> {
@@ -399,13 +481,25 @@ impl Filling {
             let mut plane: Value = serde_json::from_slice(document)
                 .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
             change(&mut plane);
-            Ok(Patched { object: plane, managers: Managers::Recorded(managed::Request::Usual), warnings: Vec::new() })
+            Ok(Patched {
+                object: plane,
+                managers: Managers::Recorded(managed::Request::Usual),
+                warnings: Vec::new(),
+            })
         };
-        let request = PatchRequest { patch: &patch, options: plain_options(), manager: "mica".to_owned() };
+        let request = PatchRequest {
+            patch: &patch,
+            options: plain_options(),
+            manager: "mica".to_owned(),
+        };
         self.server.registry.patch(&self.grant, request).await
     }
 }
 
 fn plain_options() -> WriteOptions {
-    WriteOptions { dry_run: DryRun::No, field_manager: String::new(), field_validation: FieldValidation::Ignore }
+    WriteOptions {
+        dry_run: DryRun::No,
+        field_manager: String::new(),
+        field_validation: FieldValidation::Ignore,
+    }
 }

@@ -1,8 +1,8 @@
 //! Delete and deletecollection: an object goes at once, or is marked and goes when nothing holds it any more.
 
-use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
 use futures::{StreamExt, TryStreamExt, stream};
 use mica_machinery::kind::core::namespace;
+use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
 use mica_machinery::object;
 use mica_store::Revision;
 use serde_json::Value;
@@ -46,20 +46,35 @@ impl Registry {
                 return Ok(deleted);
             }
         }
-        Err(ApiError::conflict(&target.served.name, target.object(), crate::error::MODIFIED))
+        Err(ApiError::conflict(
+            &target.served.name,
+            target.object(),
+            crate::error::MODIFIED,
+        ))
     }
 
     /// One try. `None`: another write came between.
     async fn try_delete(&self, target: &Target, options: &DeleteOptions) -> Result<Option<Deleted>, ApiError> {
         let served = &target.served;
-        let dry_run = if options.dry_run.is_empty() { DryRun::No } else { DryRun::All };
-        let entry = self.entry(&target.plane, served, target.namespace.as_deref(), target.object()).await?;
+        let dry_run = if options.dry_run.is_empty() {
+            DryRun::No
+        } else {
+            DryRun::All
+        };
+        let entry = self
+            .entry(&target.plane, served, target.namespace.as_deref(), target.object())
+            .await?;
         let Some(stored) = entry.stored.clone() else {
             return Err(ApiError::not_found(&served.name, target.object()));
         };
         let old = stored_value(served, &stored)?;
         if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
-            return Err(ApiError::precondition_failed(served.resource.group, served.kind(), target.object(), &why));
+            return Err(ApiError::precondition_failed(
+                served.resource.group,
+                served.kind(),
+                target.object(),
+                &why,
+            ));
         }
         let now = jiff::Timestamp::now();
         let mut plan = meta::deletion_plan(&old["metadata"], options, garbage_policy(target), |_| None, now);
@@ -82,7 +97,9 @@ impl Registry {
         served.strategy().marked_for_deletion(&mut new, now);
         if next == Next::Remove {
             let gone = self.remove(target, &entry, &old, dry_run).await?;
-            return gone.map(|revision| read_back(pack(served, &new), revision).map(Deleted::Gone)).transpose();
+            return gone
+                .map(|revision| read_back(pack(served, &new), revision).map(Deleted::Gone))
+                .transpose();
         }
         let value = pack(served, &new);
         if dry_run == DryRun::All || read_back(value.clone(), Revision(1))?.json() == stored.json() {
@@ -90,7 +107,9 @@ impl Registry {
         }
         let side = self.side.on_update(served, &new, &old)?;
         let revision = self.put(target, &entry, value.clone(), side).await?;
-        revision.map(|revision| read_back(value, revision).map(Deleted::Waiting)).transpose()
+        revision
+            .map(|revision| read_back(value, revision).map(Deleted::Waiting))
+            .transpose()
     }
 
     /// Deletes every object that a list would show, and returns them as they were.
@@ -103,12 +122,19 @@ impl Registry {
         check_state(grant)?;
         let listing = self.list(grant, list).await?;
         let revision = listing.revision;
-        let limit = if list.limit == 0 { usize::MAX } else { usize::try_from(list.limit).unwrap_or(usize::MAX) };
+        let limit = if list.limit == 0 {
+            usize::MAX
+        } else {
+            usize::try_from(list.limit).unwrap_or(usize::MAX)
+        };
         let found = stream::try_unfold(listing, |mut listing| async move {
             Ok::<_, ApiError>(listing.next().await?.map(|found| (found, listing)))
         });
         let deleted = found.take(limit).map_ok(|(key, stored)| async move {
-            match self.delete(&grant.for_object(key.namespace(), key.name()), options).await {
+            match self
+                .delete(&grant.for_object(key.namespace(), key.name()), options)
+                .await
+            {
                 Ok(_) => Ok(Some(stored)),
                 // Somebody else was first: it is gone, which is all that was asked.
                 Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
@@ -122,24 +148,39 @@ impl Registry {
 
 fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
     if target.served.is_namespaces() && IMMORTAL_NAMESPACES.contains(&target.object()) {
-        return Err(ApiError::forbidden(&target.served.name, target.object(), "this namespace may not be deleted"));
+        return Err(ApiError::forbidden(
+            &target.served.name,
+            target.object(),
+            "this namespace may not be deleted",
+        ));
     }
     Ok(())
 }
 
 fn garbage_policy(target: &Target) -> GarbagePolicy {
-    if target.served.strategy().collects_garbage() { GarbagePolicy::DeleteDependents } else { GarbagePolicy::Unsupported }
+    if target.served.strategy().collects_garbage() {
+        GarbagePolicy::DeleteDependents
+    } else {
+        GarbagePolicy::Unsupported
+    }
 }
 
 /// A namespace is always marked first: its content has to go before it, and only finalization takes it away.
 fn namespace_plan(old: &Value, plan: Deletion, now: jiff::Timestamp) -> Deletion {
-    let next = if namespace::is_finalized(old) { Next::Remove } else { Next::Keep };
+    let next = if namespace::is_finalized(old) {
+        Next::Remove
+    } else {
+        Next::Keep
+    };
     let marked = object::get(old, &["metadata", "deletionTimestamp"]).is_some();
     match plan {
         Deletion::Now if next == Next::Keep || !marked => {
             let mut new = old.clone();
             namespace::terminate(&mut new, now);
-            Deletion::Mark { metadata: new["metadata"].take(), next }
+            Deletion::Mark {
+                metadata: new["metadata"].take(),
+                next,
+            }
         }
         Deletion::Mark { mut metadata, next } => {
             object::remove(&mut metadata, &["deletionGracePeriodSeconds"]);

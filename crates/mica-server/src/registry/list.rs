@@ -68,10 +68,15 @@ impl Token {
 
     fn decode(text: &str) -> Result<Self, ApiError> {
         let bad = |what: String| invalid_token(&what);
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| bad(error.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|error| bad(error.to_string()))?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if token.v != TOKEN_VERSION {
-            return Err(bad(format!("server does not recognize this encoded version {}", mica_machinery::field::quote(&token.v))));
+            return Err(bad(format!(
+                "server does not recognize this encoded version {}",
+                mica_machinery::field::quote(&token.v)
+            )));
         }
         if token.start.is_empty() || token.start.starts_with('/') || token.start.split('/').any(|part| part == "..") {
             return Err(bad(token.start));
@@ -108,7 +113,8 @@ impl Registry {
         let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
         let place = self.place(options, Key::from_stored).await?;
         let scan = Scan::of_all_planes(self.store.clone(), served.clone(), place.at, place.after.clone());
-        self.begin(scan, selection.over_all_planes(namespace), place, options, Tokens::Keys).await
+        self.begin(scan, selection.over_all_planes(namespace), place, options, Tokens::Keys)
+            .await
     }
 
     async fn begin(
@@ -137,20 +143,22 @@ impl Registry {
         })
     }
 
-    async fn place(
-        &self,
-        options: &ListOptions,
-        key: impl Fn(&str) -> Option<Key>,
-    ) -> Result<Place, ApiError> {
+    async fn place(&self, options: &ListOptions, key: impl Fn(&str) -> Option<Key>) -> Result<Place, ApiError> {
         let version = parse_version(&options.resource_version).map_err(|error| error.for_list())?;
         if !options.continue_token.is_empty() {
             let token = Token::decode(&options.continue_token)?;
             if version.is_some() {
-                return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(ApiError::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
             }
             let at = u64::try_from(token.rv).ok().map(Revision);
             let after = key(token.start.trim_end_matches('\0')).ok_or_else(|| invalid_token(&token.start))?;
-            return Ok(Place { at, after: Some(after), token: Some(token) });
+            return Ok(Place {
+                at,
+                after: Some(after),
+                token: Some(token),
+            });
         }
         let exact = match options.version_match {
             Match::Exact => true,
@@ -161,7 +169,11 @@ impl Registry {
         if let Some(revision) = version {
             self.check_reached(revision).await?;
         }
-        Ok(Place { at: version.filter(|_| exact), after: None, token: None })
+        Ok(Place {
+            at: version.filter(|_| exact),
+            after: None,
+            token: None,
+        })
     }
 
     /// Refuses a revision that does not exist yet.
@@ -196,7 +208,12 @@ fn invalid_token(what: &str) -> ApiError {
 
 /// 410 with a token that goes on without the snapshot.
 fn expired_token(token: &Token) -> ApiError {
-    let fresh = Token { v: TOKEN_VERSION.to_owned(), rv: -1, start: token.start.clone(), rem: None };
+    let fresh = Token {
+        v: TOKEN_VERSION.to_owned(),
+        rv: -1,
+        start: token.start.clone(),
+        rem: None,
+    };
     ApiError::gone(CONTINUE_EXPIRED).with_continue(fresh.encode())
 }
 
@@ -218,12 +235,22 @@ impl Listing {
         while items.len() < limit {
             match self.next().await? {
                 Some(item) => items.push(item),
-                None => return Ok(ListPage { items, continue_token: String::new(), remaining: None }),
+                None => {
+                    return Ok(ListPage {
+                        items,
+                        continue_token: String::new(),
+                        remaining: None,
+                    });
+                }
             }
         }
         // Whether anything follows does not depend on whether it matches: looking for a match could walk everything.
         if self.scan.next().await?.is_none() {
-            return Ok(ListPage { items, continue_token: String::new(), remaining: None });
+            return Ok(ListPage {
+                items,
+                continue_token: String::new(),
+                remaining: None,
+            });
         }
         let remaining = self.remaining(items.len() as u64).await?;
         let last = items.last().map_or("", |(key, _)| match self.tokens {
@@ -237,7 +264,11 @@ impl Listing {
             start,
             rem: remaining,
         };
-        Ok(ListPage { items, continue_token: token.encode(), remaining })
+        Ok(ListPage {
+            items,
+            continue_token: token.encode(),
+            remaining,
+        })
     }
 
     /// How many objects follow this page; unknown under a selector. One was taken from the walk already.
@@ -262,14 +293,31 @@ mod tests {
 
     #[test]
     fn tokens_round_trip_and_garbage_is_refused() {
-        let token = Token { v: TOKEN_VERSION.to_owned(), rv: 12, start: "ns/a\0".to_owned(), rem: Some(3) };
+        let token = Token {
+            v: TOKEN_VERSION.to_owned(),
+            rv: 12,
+            start: "ns/a\0".to_owned(),
+            rem: Some(3),
+        };
         let back = Token::decode(&token.encode()).unwrap();
         assert_eq!((back.rv, back.start.as_str(), back.rem), (12, "ns/a\0", Some(3)));
         for bad in ["garbage", "", "e30", "!!!"] {
-            let Err(error) = Token::decode(bad) else { panic!("{bad} is no token") };
-            assert!(error.message().starts_with("invalid continue token: continue key is not valid"), "{error}");
+            let Err(error) = Token::decode(bad) else {
+                panic!("{bad} is no token")
+            };
+            assert!(
+                error
+                    .message()
+                    .starts_with("invalid continue token: continue key is not valid"),
+                "{error}"
+            );
         }
-        let evil = Token { v: TOKEN_VERSION.to_owned(), rv: 1, start: "../../x".to_owned(), rem: None };
+        let evil = Token {
+            v: TOKEN_VERSION.to_owned(),
+            rv: 1,
+            start: "../../x".to_owned(),
+            rem: None,
+        };
         assert!(Token::decode(&evil.encode()).is_err());
     }
 }

@@ -26,9 +26,7 @@ impl Extent {
         match self {
             Self::Resource => keys.resource(&served.storage),
             Self::Namespace(namespace) => keys.namespace(&served.storage, namespace),
-            Self::Object { namespace, name } => {
-                KeyRange::One(keys.object(&served.storage, namespace.as_deref(), name))
-            }
+            Self::Object { namespace, name } => KeyRange::One(keys.object(&served.storage, namespace.as_deref(), name)),
         }
     }
 }
@@ -69,19 +67,17 @@ impl Scan {
         let under = match extent {
             Extent::Resource => Under::Prefix(String::new()),
             Extent::Namespace(namespace) => Under::Prefix(format!("{namespace}/")),
-            Extent::Object { namespace: Some(namespace), name } => Under::One(format!("{namespace}/{name}")),
+            Extent::Object {
+                namespace: Some(namespace),
+                name,
+            } => Under::One(format!("{namespace}/{name}")),
             Extent::Object { namespace: None, name } => Under::One(name.clone()),
         };
         Self::new(store, Some(plane), served, range, under, at, after)
     }
 
     /// Walks a resource over all planes, root included: the caller leaves root out.
-    pub fn of_all_planes(
-        store: Arc<dyn Store>,
-        served: Arc<Served>,
-        at: Option<Revision>,
-        after: Option<Key>,
-    ) -> Self {
+    pub fn of_all_planes(store: Arc<dyn Store>, served: Arc<Served>, at: Option<Revision>, after: Option<Key>) -> Self {
         let range = KeyRange::AllPlanes(served.storage.clone());
         Self::new(store, None, served, range, Under::Prefix(String::new()), at, after)
     }
@@ -96,7 +92,19 @@ impl Scan {
         after: Option<Key>,
     ) -> Self {
         let buffer = VecDeque::new();
-        Self { store, plane, served, range, under, at, after, buffer, started: false, finished: false, page: PAGE }
+        Self {
+            store,
+            plane,
+            served,
+            range,
+            under,
+            at,
+            after,
+            buffer,
+            started: false,
+            finished: false,
+            page: PAGE,
+        }
     }
 
     /// Reads smaller pages: for walks that will stop after about this many.
@@ -123,8 +131,12 @@ impl Scan {
     }
 
     async fn fill(&mut self) -> Result<(), ApiError> {
-        let query =
-            RangeQuery { range: &self.range, at: self.at, after: self.after.as_ref(), limit: self.page };
+        let query = RangeQuery {
+            range: &self.range,
+            at: self.at,
+            after: self.after.as_ref(),
+            limit: self.page,
+        };
         let page = self.store.range(query).await?;
         self.started = true;
         self.at = Some(page.revision);
@@ -132,7 +144,11 @@ impl Scan {
         let after = self.after.take();
         let mut base = self.base_keys(after.as_ref(), page.revision);
         // While the store has more, base keys beyond the last record wait for the page that surrounds them.
-        let last = if page.more { page.records.last().map(|(key, _)| key.clone()) } else { None };
+        let last = if page.more {
+            page.records.last().map(|(key, _)| key.clone())
+        } else {
+            None
+        };
         for (key, record) in page.records {
             while let Some(under) = base.front()
                 && *under < key

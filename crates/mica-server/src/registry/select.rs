@@ -24,7 +24,9 @@ pub struct Selection {
 enum Reach {
     Every,
     /// Those of planes other than root, in this namespace if one is named.
-    AllPlanes { namespace: Option<String> },
+    AllPlanes {
+        namespace: Option<String>,
+    },
 }
 
 impl Selection {
@@ -38,13 +40,21 @@ impl Selection {
             }
         }
         let own_fields = fields.terms().iter().any(|term| !is_meta(&term.field));
-        Ok(Self { labels, fields, own_fields, strategy, reach: Reach::Every })
+        Ok(Self {
+            labels,
+            fields,
+            own_fields,
+            strategy,
+            reach: Reach::Every,
+        })
     }
 
     /// The same for reads over all planes: root is left out, and so is every namespace but the one named.
     #[must_use]
     pub fn over_all_planes(mut self, namespace: Option<&str>) -> Self {
-        self.reach = Reach::AllPlanes { namespace: namespace.map(ToOwned::to_owned) };
+        self.reach = Reach::AllPlanes {
+            namespace: namespace.map(ToOwned::to_owned),
+        };
         self
     }
 
@@ -54,12 +64,17 @@ impl Selection {
 
     /// The smallest part of the collection that holds everything that can match.
     pub fn extent(&self, served: &Served, namespace: Option<&str>) -> Extent {
-        let namespace = if served.namespaced() { namespace.or_else(|| self.namespace()) } else { None };
+        let namespace = if served.namespaced() {
+            namespace.or_else(|| self.namespace())
+        } else {
+            None
+        };
         let namespace = namespace.map(ToOwned::to_owned);
         match (self.name(), namespace) {
-            (Some(name), namespace) if namespace.is_some() == served.namespaced() => {
-                Extent::Object { namespace, name: name.to_owned() }
-            }
+            (Some(name), namespace) if namespace.is_some() == served.namespaced() => Extent::Object {
+                namespace,
+                name: name.to_owned(),
+            },
             (_, Some(namespace)) => Extent::Namespace(namespace),
             (_, None) => Extent::Resource,
         }
@@ -67,7 +82,9 @@ impl Selection {
 
     /// The one namespace that can match, if the fields name one.
     fn namespace(&self) -> Option<&str> {
-        self.fields.exact("metadata.namespace").filter(|namespace| is_segment(namespace))
+        self.fields
+            .exact("metadata.namespace")
+            .filter(|namespace| is_segment(namespace))
     }
 
     /// The one name that can match, if the fields name one.
@@ -87,7 +104,8 @@ impl Selection {
         }
         let damaged = |error: mica_store::store::BoxError| ApiError::internal("stored data is damaged").because(error);
         let own = if self.own_fields {
-            let value: serde_json::Value = serde_json::from_slice(stored.json()).map_err(|error| damaged(error.into()))?;
+            let value: serde_json::Value =
+                serde_json::from_slice(stored.json()).map_err(|error| damaged(error.into()))?;
             self.strategy.selectable(&value)
         } else {
             Vec::new()
@@ -95,7 +113,11 @@ impl Selection {
         let field = |name: &str| match name {
             "metadata.name" => key.name().to_owned(),
             "metadata.namespace" => key.namespace().unwrap_or_default().to_owned(),
-            _ => own.iter().find(|(label, _)| *label == name).map(|(_, value)| value.clone()).unwrap_or_default(),
+            _ => own
+                .iter()
+                .find(|(label, _)| *label == name)
+                .map(|(_, value)| value.clone())
+                .unwrap_or_default(),
         };
         if !self.fields.matches(field) {
             return Ok(false);

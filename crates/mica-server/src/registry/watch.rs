@@ -87,7 +87,15 @@ impl Registry {
             Begin::State => Phase::Initial(Box::new(self.list(grant, &newest(options)).await?)),
             Begin::After(revision) => Phase::Open(revision),
         };
-        self.start(&target.served, Some(target.plane.clone()), range, selection, phase, options).await
+        self.start(
+            &target.served,
+            Some(target.plane.clone()),
+            range,
+            selection,
+            phase,
+            options,
+        )
+        .await
     }
 
     /// Opens a watch over every plane but root. The permit says that the asker may.
@@ -102,12 +110,22 @@ impl Registry {
         let range = KeyRange::AllPlanes(served.storage.clone());
         let phase = match self.first_phase(options).await? {
             Begin::State => {
-                let listing = self.list_all_planes(permit, served, namespace, &newest(options)).await?;
+                let listing = self
+                    .list_all_planes(permit, served, namespace, &newest(options))
+                    .await?;
                 Phase::Initial(Box::new(listing))
             }
             Begin::After(revision) => Phase::Open(revision),
         };
-        self.start(served, None, range, selection.over_all_planes(namespace), phase, options).await
+        self.start(
+            served,
+            None,
+            range,
+            selection.over_all_planes(namespace),
+            phase,
+            options,
+        )
+        .await
     }
 
     async fn first_phase(&self, options: &ListOptions) -> Result<Begin, ApiError> {
@@ -161,7 +179,12 @@ enum Begin {
 
 /// The list whose items are a watch's initial events.
 fn newest(options: &ListOptions) -> ListOptions {
-    ListOptions { resource_version: String::new(), continue_token: String::new(), limit: 0, ..options.clone() }
+    ListOptions {
+        resource_version: String::new(),
+        continue_token: String::new(),
+        limit: 0,
+        ..options.clone()
+    }
 }
 
 impl WatchStart {
@@ -179,7 +202,9 @@ impl WatchStart {
     /// The next thing to tell if it is there already, so that what is waiting can be sent together.
     pub fn try_next(&mut self) -> Option<WatchItem> {
         loop {
-            let Phase::Live(watch) = &mut self.phase else { return None };
+            let Phase::Live(watch) = &mut self.phase else {
+                return None;
+            };
             let signal = watch.try_next()?;
             match self.signal(signal) {
                 Ok(Some(item)) => return Some(item),
@@ -198,7 +223,12 @@ impl WatchStart {
             match &mut self.phase {
                 Phase::Initial(listing) => match listing.next().await? {
                     Some((key, stored)) => {
-                        return Ok(Some(WatchItem::Event { event_type: EventType::Added, key, stored, shared: None }));
+                        return Ok(Some(WatchItem::Event {
+                            event_type: EventType::Added,
+                            key,
+                            stored,
+                            shared: None,
+                        }));
                     }
                     None => self.phase = Phase::InitialEnd(listing.revision),
                 },
@@ -207,7 +237,10 @@ impl WatchStart {
                     self.open(revision).await?;
                     if self.bookmarks {
                         self.told = revision;
-                        return Ok(Some(WatchItem::Bookmark { revision, initial_end: true }));
+                        return Ok(Some(WatchItem::Bookmark {
+                            revision,
+                            initial_end: true,
+                        }));
                     }
                 }
                 Phase::Open(after) => {
@@ -244,17 +277,16 @@ impl WatchStart {
             Err(ReadError::Expired { compacted }) => {
                 // The response has begun by the time clients read this: upstream tells it as the watch's last event.
                 self.phase = Phase::Ended;
-                return Err(ApiError::gone(format!("too old resource version: {after} ({compacted})")));
+                return Err(ApiError::gone(format!(
+                    "too old resource version: {after} ({compacted})"
+                )));
             }
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    fn signal(
-        &mut self,
-        signal: Result<Signal, mica_store::WatchError>,
-    ) -> Result<Option<WatchItem>, ApiError> {
+    fn signal(&mut self, signal: Result<Signal, mica_store::WatchError>) -> Result<Option<WatchItem>, ApiError> {
         match signal {
             Ok(Signal::Event(event)) => self.event(event),
             // One of the planes that this watch is over is gone. Its objects went before, each with its event.
@@ -278,12 +310,21 @@ impl WatchStart {
         };
         let after = match &event.change {
             Change::Put(value) => {
-                let record = mica_store::Record { value: value.clone(), revision: event.revision };
+                let record = mica_store::Record {
+                    value: value.clone(),
+                    revision: event.revision,
+                };
                 self.read(&event.key, &record)?
             }
             Change::Delete => None,
         };
-        let Some((event_type, stored)) = transition(&self.selection, &event.key, before.as_ref(), after.as_ref(), event.revision)?
+        let Some((event_type, stored)) = transition(
+            &self.selection,
+            &event.key,
+            before.as_ref(),
+            after.as_ref(),
+            event.revision,
+        )?
         else {
             return Ok(None);
         };
@@ -296,7 +337,12 @@ impl WatchStart {
             (_, None) => EventType::Deleted,
         };
         let shared = (event_type == unfiltered).then_some(event);
-        Ok(Some(WatchItem::Event { event_type, key, stored, shared }))
+        Ok(Some(WatchItem::Event {
+            event_type,
+            key,
+            stored,
+            shared,
+        }))
     }
 
     /// The object that a record stands for: over all planes only what they hold themselves.
@@ -309,11 +355,16 @@ impl WatchStart {
 
     fn bookmark(&mut self) -> Option<WatchItem> {
         self.next_bookmark = Instant::now() + self.registry.bookmark_interval;
-        let Phase::Live(watch) = &mut self.phase else { return None };
+        let Phase::Live(watch) = &mut self.phase else {
+            return None;
+        };
         let revision = watch.caught_up()?;
         (revision > self.told).then(|| {
             self.told = revision;
-            WatchItem::Bookmark { revision, initial_end: false }
+            WatchItem::Bookmark {
+                revision,
+                initial_end: false,
+            }
         })
     }
 }

@@ -9,9 +9,9 @@ use mica_machinery::facts::Shape;
 use mica_machinery::field::{self, ErrorList, Path};
 use mica_machinery::kind::core::namespace;
 use mica_machinery::kind::{MetadataCheck, User as KindUser, WriteContext};
-use mica_machinery::meta::{self, Admission, FinalizerRule};
 use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::managed::{self, Versioned, Versions};
+use mica_machinery::meta::{self, Admission, FinalizerRule};
 use mica_machinery::{codec, names, object};
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
@@ -89,7 +89,12 @@ pub(super) struct Step<'a> {
 
 impl<'a> Step<'a> {
     pub(super) fn new(grant: &'a Grant, options: &'a WriteOptions, manager: &'a str) -> Self {
-        Self { grant, options, manager, now: jiff::Timestamp::now() }
+        Self {
+            grant,
+            options,
+            manager,
+            now: jiff::Timestamp::now(),
+        }
     }
 
     pub(super) fn target(&self) -> &'a Target {
@@ -107,7 +112,12 @@ impl<'a> Step<'a> {
             subresource: &self.grant.target.subresource,
             group: resource.group,
             version: resource.version,
-            user: KindUser { name: &user.name, uid: &user.uid, groups: &user.groups, extra: &user.extra },
+            user: KindUser {
+                name: &user.name,
+                uid: &user.uid,
+                groups: &user.groups,
+                extra: &user.extra,
+            },
         }
     }
 
@@ -129,7 +139,10 @@ impl<'a> Step<'a> {
             time: self.now,
             schema: TypeRef::kind(served.ty),
             reset: &managed::Set::of_fields(served.strategy().reset_fields(subresource)),
-            versions: &Faces { served, scheme: &self.grant.target.plane.scheme },
+            versions: &Faces {
+                served,
+                scheme: &self.grant.target.plane.scheme,
+            },
         })
     }
 
@@ -200,10 +213,14 @@ impl Registry {
         warnings.extend(strategy.warnings(&context, &object, None));
         strategy.canonicalize(&mut object);
         if parse_version(&sent_version).ok().flatten().is_some() {
-            return Err(ApiError::internal_text("resourceVersion should not be set on objects to be created"));
+            return Err(ApiError::internal_text(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         let name = object::name(&object).to_owned();
-        let entry = self.entry(&step.target().plane, served, step.target().namespace.as_deref(), &name).await?;
+        let entry = self
+            .entry(&step.target().plane, served, step.target().namespace.as_deref(), &name)
+            .await?;
         if let Some(there) = &entry.stored {
             return Err(exists(served, &name, there));
         }
@@ -216,7 +233,11 @@ impl Registry {
                 revision.ok_or_else(|| ApiError::already_exists(&served.name, &name))?
             }
         };
-        Ok(Written { stored: read_back(value, revision)?, created: true, warnings })
+        Ok(Written {
+            stored: read_back(value, revision)?,
+            created: true,
+            warnings,
+        })
     }
 
     /// Replaces an object, or creates it where the kind lets a PUT do that.
@@ -227,7 +248,10 @@ impl Registry {
         let mut object = request.object;
         check_name(target, &object)?;
         settle_metadata(target, &mut object)?;
-        let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut object), Admission::Before));
+        let warnings = Vec::from_iter(meta::dedup_owner_references(
+            metadata_mut(&mut object),
+            Admission::Before,
+        ));
         let strategy = step.served().strategy();
         if step.served().stores_as_served() {
             strategy.default(&mut object);
@@ -239,7 +263,18 @@ impl Registry {
                     return Err(ApiError::not_found(&step.served().name, target.object()));
                 }
                 let (object, options, manager) = (object.clone(), request.options.clone(), request.manager.clone());
-                match self.try_create(grant, CreateRequest { object, managers: request.managers, options, manager }).await {
+                match self
+                    .try_create(
+                        grant,
+                        CreateRequest {
+                            object,
+                            managers: request.managers,
+                            options,
+                            manager,
+                        },
+                    )
+                    .await
+                {
                     // Somebody else was first: then this is an update.
                     Err(error) if error.is_already_exists() => continue,
                     answer => return answer,
@@ -273,7 +308,10 @@ impl Registry {
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
             check_name(target, &wanted)?;
             settle_metadata(target, &mut wanted)?;
-            warnings.extend(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
+            warnings.extend(meta::dedup_owner_references(
+                metadata_mut(&mut wanted),
+                Admission::After,
+            ));
             if served.stores_as_served() {
                 served.strategy().default(&mut wanted);
             }
@@ -285,7 +323,13 @@ impl Registry {
     }
 
     pub(super) async fn target_entry(&self, target: &Target) -> Result<Entry, ApiError> {
-        self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await
+        self.entry(
+            &target.plane,
+            &target.served,
+            target.namespace.as_deref(),
+            target.object(),
+        )
+        .await
     }
 
     /// One try at replacing what `entry` found. `None`: another write came between.
@@ -322,19 +366,36 @@ impl Registry {
         strategy.canonicalize(&mut new);
         managed::keep_times_of_noop(&mut new, &old);
         if goes_now(served, &new, &old) {
-            let Some(revision) = self.remove(target, entry, &old, step.options.dry_run).await? else { return Ok(None) };
-            return Ok(Some(Written { stored: read_back(pack(served, &new), revision)?, created: false, warnings }));
+            let Some(revision) = self.remove(target, entry, &old, step.options.dry_run).await? else {
+                return Ok(None);
+            };
+            return Ok(Some(Written {
+                stored: read_back(pack(served, &new), revision)?,
+                created: false,
+                warnings,
+            }));
         }
         let value = pack(served, &new);
-        let unchanged = Content::read(&mica_store::Record { value: value.clone(), revision: stored.revision })?
-            .object()
-            .is_some_and(|new| new.json() == stored.json());
+        let unchanged = Content::read(&mica_store::Record {
+            value: value.clone(),
+            revision: stored.revision,
+        })?
+        .object()
+        .is_some_and(|new| new.json() == stored.json());
         if unchanged || step.options.dry_run == DryRun::All {
-            return Ok(Some(Written { stored: read_back(value, stored.revision)?, created: false, warnings }));
+            return Ok(Some(Written {
+                stored: read_back(value, stored.revision)?,
+                created: false,
+                warnings,
+            }));
         }
         let side = self.side.on_update(served, &new, &old)?;
         match self.put(target, entry, value.clone(), side).await? {
-            Some(revision) => Ok(Some(Written { stored: read_back(value, revision)?, created: false, warnings })),
+            Some(revision) => Ok(Some(Written {
+                stored: read_back(value, revision)?,
+                created: false,
+                warnings,
+            })),
             None => Ok(None),
         }
     }
@@ -355,7 +416,11 @@ impl Registry {
         // Also a layer that the plane may move to: what was deleted must not come back with it.
         let base_has_it = target.plane.layers.contain(&target.served.storage, entry.key.rest());
         let write = if base_has_it {
-            Write::Put { key: entry.key.clone(), value: stored::hidden(), ttl: None }
+            Write::Put {
+                key: entry.key.clone(),
+                value: stored::hidden(),
+                ttl: None,
+            }
         } else {
             Write::Delete { key: entry.key.clone() }
         };
@@ -412,10 +477,16 @@ impl Registry {
     /// Admission's first rule: new objects need a namespace that exists and stays.
     async fn check_namespace(&self, step: &Step<'_>, name: &str) -> Result<(), ApiError> {
         let (target, served) = (step.target(), step.served());
-        let Some(namespace) = target.namespace.as_deref().filter(|_| served.namespaced()) else { return Ok(()) };
-        let Some(namespaces) = target.plane.scheme.find("", "v1", "namespaces") else { return Ok(()) };
+        let Some(namespace) = target.namespace.as_deref().filter(|_| served.namespaced()) else {
+            return Ok(());
+        };
+        let Some(namespaces) = target.plane.scheme.find("", "v1", "namespaces") else {
+            return Ok(());
+        };
         let entry = self.entry(&target.plane, namespaces, None, namespace).await?;
-        let Some(stored) = entry.stored else { return Err(ApiError::not_found(&namespaces.name, namespace)) };
+        let Some(stored) = entry.stored else {
+            return Err(ApiError::not_found(&namespaces.name, namespace));
+        };
         let phase = mica_machinery::select::text_at(stored.json(), &["status", "phase"]);
         if phase.is_some_and(|phase| phase == "Terminating") {
             return Err(ApiError::namespace_terminating(&served.name, name, namespace));
@@ -430,7 +501,10 @@ fn index(entry: &Entry, write: &Write) -> Result<Vec<Write>, ApiError> {
     let before = entry.stored.as_ref().filter(|_| !entry.from_base);
     let (after, ttl) = match write {
         Write::Put { value, ttl, .. } => {
-            let record = mica_store::Record { value: value.clone(), revision: Revision::default() };
+            let record = mica_store::Record {
+                value: value.clone(),
+                revision: Revision::default(),
+            };
             (Content::read(&record)?.object(), *ttl)
         }
         Write::Delete { .. } | Write::DropPlane(_) => (None, None),
@@ -449,7 +523,11 @@ fn key_of(write: &Write) -> Option<&Key> {
 }
 
 fn put(entry: &Entry, value: bytes::Bytes, served: &Served) -> Write {
-    Write::Put { key: entry.key.clone(), value, ttl: served.strategy().ttl() }
+    Write::Put {
+        key: entry.key.clone(),
+        value,
+        ttl: served.strategy().ttl(),
+    }
 }
 
 /// An object as the bytes that a client of this version would get.
@@ -465,7 +543,11 @@ fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes, ApiError> 
 /// 409 for a name that is taken, also by an object on its way out.
 fn exists(served: &Served, name: &str, there: &Stored) -> ApiError {
     let leaving = mica_machinery::select::text_at(there.json(), &["metadata", "deletionTimestamp"]).is_some();
-    if leaving { ApiError::already_exists_leaving(&served.name, name) } else { ApiError::already_exists(&served.name, name) }
+    if leaving {
+        ApiError::already_exists_leaving(&served.name, name)
+    } else {
+        ApiError::already_exists(&served.name, name)
+    }
 }
 
 pub(super) fn contended(target: &Target) -> ApiError {
@@ -481,14 +563,20 @@ struct Faces<'a> {
 impl Versions for Faces<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<Versioned<'_>> {
         let other = self.scheme.iter().find(|other| {
-            other.storage == self.served.storage && other.kind() == self.served.kind() && other.api_version == api_version
+            other.storage == self.served.storage
+                && other.kind() == self.served.kind()
+                && other.api_version == api_version
         })?;
         let stored = to_stored(self.served, object.clone());
         let object = match &other.resource.stored_as {
             Some(face) => (face.from_stored)(stored),
             None => stored,
         };
-        Some(Versioned { object, schema: TypeRef::kind(other.ty), reset: managed::Set::of_fields(&[]) })
+        Some(Versioned {
+            object,
+            schema: TypeRef::kind(other.ty),
+            reset: managed::Set::of_fields(&[]),
+        })
     }
 }
 
@@ -565,7 +653,11 @@ fn check_uid(target: &Target, wanted: &Value, old: &Stored) -> Result<(), ApiErr
 
 /// Upstream's text for a failed uid precondition, its storage key included.
 pub(super) fn uid_conflict(target: &Target, resource: &mica_api::GroupResource, sent: &str, actual: &str) -> ApiError {
-    ApiError::conflict(resource, target.object(), &precondition(target, "UID", "UID in object meta", sent, actual))
+    ApiError::conflict(
+        resource,
+        target.object(),
+        &precondition(target, "UID", "UID in object meta", sent, actual),
+    )
 }
 
 pub(super) fn precondition(target: &Target, what: &str, where_: &str, sent: &str, actual: &str) -> String {
@@ -603,7 +695,12 @@ fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Result<(), Ap
 fn create_errors(served: &Served, context: &WriteContext<'_>, object: &Value) -> ErrorList {
     let (strategy, scope, path) = (served.strategy(), served.resource.scope, Path::new("metadata"));
     let metadata = &object["metadata"];
-    let mut errors = meta::create_errors(metadata, scope, |name, name_use| strategy.name_errors(name, name_use), &path);
+    let mut errors = meta::create_errors(
+        metadata,
+        scope,
+        |name, name_use| strategy.name_errors(name, name_use),
+        &path,
+    );
     errors.extend(finalizer_errors(served, metadata, &path));
     errors.extend(strategy.validate(context, object));
     if errors.is_empty() {
@@ -619,7 +716,12 @@ fn update_errors(served: &Served, context: &WriteContext<'_>, new: &Value, old: 
     let mut errors = meta::before_update_errors(new_meta, old_meta, scope, &path);
     let checks = strategy.metadata_check(context);
     if matches!(checks, MetadataCheck::Whole | MetadataCheck::Both) {
-        errors.extend(meta::create_errors(new_meta, scope, |name, name_use| strategy.name_errors(name, name_use), &path));
+        errors.extend(meta::create_errors(
+            new_meta,
+            scope,
+            |name, name_use| strategy.name_errors(name, name_use),
+            &path,
+        ));
         errors.extend(finalizer_errors(served, new_meta, &path));
     }
     if matches!(checks, MetadataCheck::Change | MetadataCheck::Both) {
@@ -640,7 +742,9 @@ fn finalizer_errors(served: &Served, metadata: &Value, path: &Path) -> ErrorList
 /// The metadata of an object, made if it has none.
 pub(super) fn metadata_mut(object: &mut Value) -> &mut Value {
     let map = object::object_mut(object);
-    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let metadata = map
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()));
     object::object_mut(metadata);
     metadata
 }

@@ -26,7 +26,9 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     let served = route(&plane.scheme, path)?;
     check_offered(verb, path, &served)?;
     if call.query.flag("export") {
-        return Err(ApiError::bad_request("the export parameter, deprecated since v1.14, is no longer supported"));
+        return Err(ApiError::bad_request(
+            "the export parameter, deprecated since v1.14, is no longer supported",
+        ));
     }
     label(call, path, verb);
     let target = Target {
@@ -66,21 +68,32 @@ pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiErr
     if !scheme.has_group(&path.group) {
         return Err(ApiError::page_not_found());
     }
-    let served = scheme.find(&path.group, &path.version, &path.resource).ok_or_else(ApiError::no_such_resource)?;
-    let known = path.subresource.as_deref().is_none_or(|name| served.subresource(name).is_some());
+    let served = scheme
+        .find(&path.group, &path.version, &path.resource)
+        .ok_or_else(ApiError::no_such_resource)?;
+    let known = path
+        .subresource
+        .as_deref()
+        .is_none_or(|name| served.subresource(name).is_some());
     // A namespaced object needs its namespace in the path; a cluster-scoped one must not have one.
     let placed = match (&path.namespace, served.namespaced()) {
         (Some(_), namespaced) => namespaced,
         (None, true) => path.name.is_none(),
         (None, false) => true,
     };
-    if known && placed { Ok(served.clone()) } else { Err(ApiError::no_such_resource()) }
+    if known && placed {
+        Ok(served.clone())
+    } else {
+        Err(ApiError::no_such_resource())
+    }
 }
 
 /// Refuses a verb that the resource does not offer at this path.
 fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(), ApiError> {
     let offered = match &path.subresource {
-        Some(name) => served.subresource(name).is_some_and(|subresource| subresource.verbs.contains(&verb.as_str())),
+        Some(name) => served
+            .subresource(name)
+            .is_some_and(|subresource| subresource.verbs.contains(&verb.as_str())),
         None => served.has_verb(verb.as_str()),
     };
     // Objects are written inside their namespace: the path over all namespaces is for reading.
@@ -88,11 +101,10 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
     let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     let named_create = verb == Verb::Create && path.name.is_some() && path.subresource.is_none();
     let nameless_change = matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none();
-    if offered && !(everywhere && writes) && !named_create && !nameless_change {
-        Ok(())
-    } else {
-        Err(ApiError::method_not_allowed())
+    if !offered || (everywhere && writes) || named_create || nameless_change {
+        return Err(ApiError::method_not_allowed());
     }
+    Ok(())
 }
 
 pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
@@ -128,7 +140,13 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), route, encodings(served))?;
     let target = output.conversion.map(|conversion| conversion.target);
-    let internal = served.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    let internal = served
+        .resource
+        .group
+        .split('.')
+        .next()
+        .filter(|group| !group.is_empty())
+        .unwrap_or("core");
     let mismatch = match (route, target) {
         (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{internal}.{})",
@@ -160,11 +178,14 @@ fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Resu
         "None" => Include::None,
         "Object" => Include::Object,
         other => {
-            let is_table = matches!(output.conversion, Some(conversion) if conversion.target == negotiate::Target::Table);
+            let is_table =
+                matches!(output.conversion, Some(conversion) if conversion.target == negotiate::Target::Table);
             if is_table {
                 let path = Path::new("includeObject");
                 let error = Error::invalid(&path, other, "must be 'Metadata', 'Object', 'None', or empty");
-                return Err(ApiError::bad_request(format!("Unable to convert to Table as requested: {error}")));
+                return Err(ApiError::bad_request(format!(
+                    "Unable to convert to Table as requested: {error}"
+                )));
             }
             Include::Metadata
         }

@@ -34,7 +34,15 @@ pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiE
     let options = ListOptions::read(&call.query, ListUse::List)?;
     let media = media(call, Route::Collection, &served)?;
     let listing = call.server.registry.list(grant, &options).await?;
-    respond_list(Shown { served, media, origins: None }, listing).await
+    respond_list(
+        Shown {
+            served,
+            media,
+            origins: None,
+        },
+        listing,
+    )
+    .await
 }
 
 /// How the objects of an answer are shown.
@@ -69,7 +77,10 @@ pub async fn respond_list(shown: Shown, listing: Listing) -> Result<Response<Bod
     let body = if listing.limit > 0 || !shown.media.streams() {
         gathered(shown, listing).await?
     } else {
-        let meta = ListMeta { revision: listing.revision, ..ListMeta::default() };
+        let meta = ListMeta {
+            revision: listing.revision,
+            ..ListMeta::default()
+        };
         streamed(shown, meta, Items::Read(Box::new(listing))).await?
     };
     Ok(respond(StatusCode::OK, content_type, body))
@@ -80,14 +91,24 @@ async fn gathered(shown: Shown, mut listing: Listing) -> Result<Body, ApiError> 
     let revision = listing.revision;
     let (items, meta) = if listing.limit > 0 {
         let page = listing.page().await?;
-        let meta = ListMeta { revision, continue_token: page.continue_token, remaining: page.remaining };
+        let meta = ListMeta {
+            revision,
+            continue_token: page.continue_token,
+            remaining: page.remaining,
+        };
         (page.items, meta)
     } else {
         let mut items = Vec::new();
         while let Some(item) = listing.next().await? {
             items.push(item);
         }
-        (items, ListMeta { revision, ..ListMeta::default() })
+        (
+            items,
+            ListMeta {
+                revision,
+                ..ListMeta::default()
+            },
+        )
     };
     if shown.media.streams() {
         return streamed(shown, meta, Items::Held(items.into_iter())).await;
@@ -96,7 +117,9 @@ async fn gathered(shown: Shown, mut listing: Listing) -> Result<Body, ApiError> 
     for (key, stored) in items {
         values.push(shown.value(&key, &stored).await?);
     }
-    Ok(Body::full(Encoder::new(&shown.served, shown.media).list_values(&meta, values)?))
+    Ok(Body::full(
+        Encoder::new(&shown.served, shown.media).list_values(&meta, values)?,
+    ))
 }
 
 /// Where the items of a list come from.
@@ -126,7 +149,13 @@ struct Sending {
 /// so that what fails at once is still answered with a Status.
 async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, ApiError> {
     let chunk = BytesMut::from(&Encoder::new(&shown.served, shown.media).list_head(&meta)[..]);
-    let mut sending = Sending { shown, items, chunk, first: true, finished: false };
+    let mut sending = Sending {
+        shown,
+        items,
+        chunk,
+        first: true,
+        finished: false,
+    };
     let first = sending.next_chunk().await?;
     if sending.first {
         let encoder = Encoder::new(&sending.shown.served, sending.shown.media);
@@ -174,7 +203,16 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
     }
     let media = stream_media(call, &served)?;
     let watch = call.server.registry.watch(grant, &options).await;
-    respond_watch(call, Shown { served, media, origins: None }, watch, &options)
+    respond_watch(
+        call,
+        Shown {
+            served,
+            media,
+            origins: None,
+        },
+        watch,
+        &options,
+    )
 }
 
 /// Sends a watch as the body of a response, or over a websocket if the client asked for one.
@@ -194,7 +232,11 @@ pub fn respond_watch(
         Err(error) if error.code() == StatusCode::GONE => Source::Failed(error),
         Err(error) => return Err(error),
     };
-    let batch = if is_websocket(&call.parts.headers) { Batch::Single } else { Batch::Joined };
+    let batch = if is_websocket(&call.parts.headers) {
+        Batch::Single
+    } else {
+        Batch::Joined
+    };
     let output = shown.media.output;
     respond_frames(call, frames(shown, source, timeout, batch), output)
 }
@@ -214,7 +256,11 @@ pub fn respond_frames(
 ) -> Result<Response<Body>, ApiError> {
     let peer = call.context.peer.clone();
     if is_websocket(&call.parts.headers) {
-        let kind = if output.format == Format::Protobuf { Frames::Binary } else { Frames::Text };
+        let kind = if output.format == Format::Protobuf {
+            Frames::Binary
+        } else {
+            Frames::Text
+        };
         // The connection is taken over through the request's extensions.
         let mut request = http::Request::new(());
         request.method_mut().clone_from(&call.parts.method);
@@ -223,7 +269,11 @@ pub fn respond_frames(
         return upgrade_watch(&peer, &mut request, kind, frames);
     }
     let content_type = output.format.watch_type().unwrap_or_else(|| output.format.media_type());
-    Ok(respond(StatusCode::OK, content_type, Body::watch(frames, peer.drain().clone())))
+    Ok(respond(
+        StatusCode::OK,
+        content_type,
+        Body::watch(frames, peer.drain().clone()),
+    ))
 }
 
 enum Source {
@@ -241,14 +291,16 @@ struct Watching {
 }
 
 /// The frames of a watch, until it ends or its time is over.
-fn frames(
-    shown: Shown,
-    source: Source,
-    timeout: Duration,
-    batch: Batch,
-) -> impl Stream<Item = Bytes> + Send + 'static {
+fn frames(shown: Shown, source: Source, timeout: Duration, batch: Batch) -> impl Stream<Item = Bytes> + Send + 'static {
     let deadline = tokio::time::Instant::now() + timeout;
-    let watching = Watching { shown, source, deadline, first: FirstEvent::Yes, batch, ended: false };
+    let watching = Watching {
+        shown,
+        source,
+        deadline,
+        first: FirstEvent::Yes,
+        batch,
+        ended: false,
+    };
     stream::unfold(watching, |mut watching| async move {
         let frame = watching.next().await?;
         Some((frame, watching))
@@ -277,7 +329,9 @@ impl Watching {
             let Source::Open(watch) = &mut self.source else { break };
             let Some(item) = watch.try_next() else { break };
             let frame = self.frame(&item).await;
-            batch.get_or_insert_with(|| BytesMut::from(&first[..])).extend_from_slice(&frame);
+            batch
+                .get_or_insert_with(|| BytesMut::from(&first[..]))
+                .extend_from_slice(&frame);
         }
         Some(batch.map_or(first, BytesMut::freeze))
     }
@@ -286,11 +340,21 @@ impl Watching {
         let shown = &self.shown;
         let encoder = Encoder::new(&shown.served, shown.media);
         let frame = match item {
-            WatchItem::Event { event_type, key, stored, .. } if shown.origins.is_some() => {
+            WatchItem::Event {
+                event_type,
+                key,
+                stored,
+                ..
+            } if shown.origins.is_some() => {
                 let value = shown.value(key, stored).await;
                 value.and_then(|value| encoder.watch_value(event_type.as_str(), value, self.first))
             }
-            WatchItem::Event { event_type, stored, shared: Some(event), .. } if encoder.is_plain(stored) => {
+            WatchItem::Event {
+                event_type,
+                stored,
+                shared: Some(event),
+                ..
+            } if encoder.is_plain(stored) => {
                 Ok(event.memo(|| spliced_event(event_type.as_str(), &shown.served, stored)))
             }
             WatchItem::Event { event_type, stored, .. } => encoder.watch_event(event_type.as_str(), stored, self.first),

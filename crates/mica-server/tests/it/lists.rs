@@ -16,7 +16,10 @@ async fn fill(api: &Api, count: usize) {
 async fn pages(api: &Api, path: &str, limit: usize) -> (Vec<String>, Vec<u64>) {
     let (mut all, mut revisions, mut token) = (Vec::new(), Vec::new(), String::new());
     loop {
-        let page = api.get(&format!("{path}limit={limit}&continue={token}")).await.expect(200);
+        let page = api
+            .get(&format!("{path}limit={limit}&continue={token}"))
+            .await
+            .expect(200);
         all.extend(names(&page).into_iter().map(ToOwned::to_owned));
         revisions.push(revision_of(&page));
         token = text(&page, "/metadata/continue").to_owned();
@@ -45,7 +48,13 @@ async fn pages_show_one_state_however_much_is_written_meanwhile() {
     let token = text(&second, "/metadata/continue");
     let third = api.get(&format!("{MAPS}?limit=5&continue={token}")).await.expect(200);
     assert_eq!(names(&third), ["m0009", "m0010", "m0011"]);
-    assert_eq!((text(&third, "/metadata/continue"), third["metadata"].get("remainingItemCount")), ("", None));
+    assert_eq!(
+        (
+            text(&third, "/metadata/continue"),
+            third["metadata"].get("remainingItemCount")
+        ),
+        ("", None)
+    );
 }
 
 #[tokio::test]
@@ -88,7 +97,10 @@ async fn an_expired_token_is_410_with_one_that_goes_on() {
     assert!(revision_of(&rest) > revision_of(&first));
     let token = text(&rest, "/metadata/continue");
     let last = api.get(&format!("{MAPS}?limit=9&continue={token}")).await.expect(200);
-    assert_eq!((names(&last), revision_of(&last)), (vec!["m0004a", "m0005"], revision_of(&rest)));
+    assert_eq!(
+        (names(&last), revision_of(&last)),
+        (vec!["m0004a", "m0005"], revision_of(&rest))
+    );
 }
 
 #[tokio::test]
@@ -140,22 +152,46 @@ async fn versions_and_how_they_match_mean_what_upstream_says() {
     for limit in ["", "&limit=10"] {
         check(format!("x={limit}"), both).await;
         check(format!("resourceVersion=0{limit}"), both).await;
-        check(format!("resourceVersion=0&resourceVersionMatch=NotOlderThan{limit}"), both).await;
-        check(format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan{limit}"), both).await;
+        check(
+            format!("resourceVersion=0&resourceVersionMatch=NotOlderThan{limit}"),
+            both,
+        )
+        .await;
+        check(
+            format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan{limit}"),
+            both,
+        )
+        .await;
         check(format!("resourceVersion={old}&resourceVersionMatch=Exact{limit}"), one).await;
         check(format!("resourceVersion={new}&resourceVersionMatch=Exact{limit}"), both).await;
-        check(format!("resourceVersion=0&resourceVersionMatch=Exact{limit}"), "422 Invalid").await;
+        check(
+            format!("resourceVersion=0&resourceVersionMatch=Exact{limit}"),
+            "422 Invalid",
+        )
+        .await;
         check(format!("resourceVersionMatch=Exact{limit}"), "422 Invalid").await;
-        check(format!("resourceVersion={old}&resourceVersionMatch=Other{limit}"), "422 Invalid").await;
+        check(
+            format!("resourceVersion={old}&resourceVersionMatch=Other{limit}"),
+            "422 Invalid",
+        )
+        .await;
         check(format!("resourceVersion=x{limit}"), "400 BadRequest").await;
         check(format!("resourceVersion=-1{limit}"), "400 BadRequest").await;
         check(format!("resourceVersion={future}{limit}"), "504 Timeout").await;
-        check(format!("resourceVersion={future}&resourceVersionMatch=Exact{limit}"), "504 Timeout").await;
+        check(
+            format!("resourceVersion={future}&resourceVersionMatch=Exact{limit}"),
+            "504 Timeout",
+        )
+        .await;
     }
     check(format!("resourceVersion={old}"), both).await;
     check(format!("resourceVersion={old}&limit=10"), one).await;
     world.store.compact(world.revision().await).await.unwrap();
-    check(format!("resourceVersion={old}&resourceVersionMatch=Exact"), "410 Expired").await;
+    check(
+        format!("resourceVersion={old}&resourceVersionMatch=Exact"),
+        "410 Expired",
+    )
+    .await;
     check(format!("resourceVersion={old}&limit=10"), "410 Expired").await;
     check(format!("resourceVersion={old}"), both).await;
 }
@@ -165,12 +201,20 @@ async fn selectors_choose_and_limits_count_what_matches() {
     let world = World::start().await;
     let api = world.plane("p").await;
     for i in 0..10 {
-        api.post(MAPS, &labelled(&format!("m{i}"), if i % 3 == 0 { "x" } else { "y" })).await.expect(201);
+        api.post(MAPS, &labelled(&format!("m{i}"), if i % 3 == 0 { "x" } else { "y" }))
+            .await
+            .expect(201);
     }
-    let page = api.get(&format!("{MAPS}?labelSelector=l%3Dx&limit=3")).await.expect(200);
+    let page = api
+        .get(&format!("{MAPS}?labelSelector=l%3Dx&limit=3"))
+        .await
+        .expect(200);
     assert_eq!(names(&page), ["m0", "m3", "m6"]);
     assert_eq!(page["metadata"].get("remainingItemCount"), None);
-    assert_eq!(pages(&api, &format!("{MAPS}?labelSelector=l%3Dx&"), 3).await.0, ["m0", "m3", "m6", "m9"]);
+    assert_eq!(
+        pages(&api, &format!("{MAPS}?labelSelector=l%3Dx&"), 3).await.0,
+        ["m0", "m3", "m6", "m9"]
+    );
     let list = |query: &str| {
         let (api, path) = (api.clone(), format!("/api/v1/{query}"));
         async move {
@@ -178,17 +222,47 @@ async fn selectors_choose_and_limits_count_what_matches() {
             names(&list).join(" ")
         }
     };
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dm4").await, "m4");
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dm4").await,
+        "m4"
+    );
     assert_eq!(list("configmaps?fieldSelector=metadata.name%3Dm4").await, "m4");
-    assert_eq!(list("configmaps?fieldSelector=metadata.name%3Dm4,metadata.namespace%3Ddefault").await, "m4");
-    assert_eq!(list("configmaps?fieldSelector=metadata.name%3Dm4,metadata.namespace%3Dother").await, "");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.namespace%3Dkube-system").await, "");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dm4,metadata.name%3Dm5").await, "");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.crt").await, "kube-root-ca.crt");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.cr").await, "");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%3Da/b").await, "");
-    assert_eq!(list("namespaces/default/configmaps?fieldSelector=metadata.name%21%3Dm0&labelSelector=l%3Dx").await, "m3 m6 m9");
-    assert_eq!(list("namespaces?fieldSelector=metadata.name%3Ddefault").await, "default");
+    assert_eq!(
+        list("configmaps?fieldSelector=metadata.name%3Dm4,metadata.namespace%3Ddefault").await,
+        "m4"
+    );
+    assert_eq!(
+        list("configmaps?fieldSelector=metadata.name%3Dm4,metadata.namespace%3Dother").await,
+        ""
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.namespace%3Dkube-system").await,
+        ""
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dm4,metadata.name%3Dm5").await,
+        ""
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.crt").await,
+        "kube-root-ca.crt"
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%3Dkube-root-ca.cr").await,
+        ""
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%3Da/b").await,
+        ""
+    );
+    assert_eq!(
+        list("namespaces/default/configmaps?fieldSelector=metadata.name%21%3Dm0&labelSelector=l%3Dx").await,
+        "m3 m6 m9"
+    );
+    assert_eq!(
+        list("namespaces?fieldSelector=metadata.name%3Ddefault").await,
+        "default"
+    );
     assert_eq!(list("namespaces?fieldSelector=status.phase%3DTerminating").await, "");
     assert_eq!(api.get(&format!("{MAPS}?fieldSelector=data.k%3Dv")).await.code(), 400);
     assert_eq!(api.get(&format!("{MAPS}?labelSelector=%21%21")).await.code(), 400);
@@ -235,8 +309,19 @@ async fn a_big_list_is_sent_as_it_is_read_and_never_gathered() {
     let key = |name: &str| plane.keys.object(&resource, Some("default"), name);
     let value = world.store.get(&key("one")).await.unwrap().unwrap().value;
     for i in 0..OBJECTS {
-        let write = Write::Put { key: key(&format!("many-{i:06}")), value: value.clone(), ttl: None };
-        world.store.commit(Txn { compares: Vec::new(), writes: vec![write] }).await.unwrap();
+        let write = Write::Put {
+            key: key(&format!("many-{i:06}")),
+            value: value.clone(),
+            ttl: None,
+        };
+        world
+            .store
+            .commit(Txn {
+                compares: Vec::new(),
+                writes: vec![write],
+            })
+            .await
+            .unwrap();
     }
     let before = resident_bytes();
     let mut unread = Vec::new();
@@ -244,10 +329,16 @@ async fn a_big_list_is_sent_as_it_is_read_and_never_gathered() {
         unread.push(api.send(http::Method::GET, MAPS, &[], "".into()).await);
     }
     let grown = resident_bytes().saturating_sub(before);
-    assert!(grown < 20 * 20_000_000 / 2, "20 lists of 20 MB that nobody reads took {grown} bytes");
+    assert!(
+        grown < 20 * 20_000_000 / 2,
+        "20 lists of 20 MB that nobody reads took {grown} bytes"
+    );
     drop(unread);
     let list = api.get(MAPS).await.expect(200);
     assert_eq!(names(&list).len(), OBJECTS + 2);
     let page = api.get(&format!("{MAPS}?limit=15000")).await.expect(200);
-    assert_eq!((names(&page).len(), page["metadata"]["remainingItemCount"].as_u64()), (15_000, Some(5_002)));
+    assert_eq!(
+        (names(&page).len(), page["metadata"]["remainingItemCount"].as_u64()),
+        (15_000, Some(5_002))
+    );
 }

@@ -8,7 +8,7 @@ use http::Method;
 use mica_store::{EmbeddedStore, KeyRange};
 use serde_json::{Value, json};
 
-use super::world::{Api, MAPS, PLANES, World, held, map, namespace, names, plane, revision_of, text};
+use super::world::{Api, MAPS, PLANES, World, held, map, names, namespace, plane, revision_of, text};
 
 fn addressed(name: &str, r#type: &str, value: &str) -> Value {
     let mut plane = plane(name);
@@ -38,7 +38,8 @@ async fn all_forms_of_an_address_lead_to_the_same_plane() {
     let world = World::start().await;
     let root = world.root().await;
     let mut body = plane("p");
-    body["spec"] = json!({"addresses": [{"type": "Project", "value": "acme"}, {"type": "Host", "value": "p.kplane.example"}]});
+    body["spec"] =
+        json!({"addresses": [{"type": "Project", "value": "acme"}, {"type": "Host", "value": "p.kplane.example"}]});
     root.post(PLANES, &body).await.expect(201);
     root.create_plane("acme").await;
     root.at_plane("p").post(MAPS, &map("mine")).await.expect(201);
@@ -50,7 +51,10 @@ async fn all_forms_of_an_address_lead_to_the_same_plane() {
         "/apis/resourcemanager.miloapis.com/v1alpha1/projects/acme/control-plane",
     ] {
         assert_eq!(root.at(prefix).get(&one).await.code(), 200, "{prefix}");
-        root.at(prefix).patch(&one, &json!({"data": {"k": "w"}})).await.expect(200);
+        root.at(prefix)
+            .patch(&one, &json!({"data": {"k": "w"}}))
+            .await
+            .expect(200);
     }
     assert_eq!(root.at_plane("acme").get(&one).await.code(), 404);
     for host in ["milo-apiserver.project-acme.svc.cluster.local", "p.kplane.example"] {
@@ -66,7 +70,10 @@ async fn all_forms_of_an_address_lead_to_the_same_plane() {
         ("/clusters/a%2Fb/control-plane", 400),
         ("/clusters/../control-plane", 400),
         ("/clusters/%2E%2E/control-plane", 400),
-        ("/apis/resourcemanager.miloapis.com/v1alpha1/organizations/o/control-plane", 404),
+        (
+            "/apis/resourcemanager.miloapis.com/v1alpha1/organizations/o/control-plane",
+            404,
+        ),
         ("/apis/iam.miloapis.com/v1alpha1/users/u/control-plane", 404),
     ] {
         let answer = root.at(prefix).get(&one).await;
@@ -78,8 +85,12 @@ async fn all_forms_of_an_address_lead_to_the_same_plane() {
 async fn a_host_that_the_handshake_did_not_name_is_421_if_a_plane_claims_either() {
     let world = World::start().await;
     let root = world.root().await;
-    root.post(PLANES, &addressed("p", "Host", "p.kplane.example")).await.expect(201);
-    root.post(PLANES, &addressed("q", "Host", "q.kplane.example")).await.expect(201);
+    root.post(PLANES, &addressed("p", "Host", "p.kplane.example"))
+        .await
+        .expect(201);
+    root.post(PLANES, &addressed("q", "Host", "q.kplane.example"))
+        .await
+        .expect(201);
     let code = |sni: &'static str, host: &'static str| {
         let world = &world;
         async move { world.host(sni, host).await.get(MAPS).await.code() }
@@ -88,7 +99,10 @@ async fn a_host_that_the_handshake_did_not_name_is_421_if_a_plane_claims_either(
     assert_eq!(code("p.kplane.example", "q.kplane.example").await, 421);
     assert_eq!(code("p.kplane.example", "localhost").await, 421);
     assert_eq!(code("localhost", "p.kplane.example").await, 421);
-    assert_eq!(code("localhost", "milo-apiserver.project-x.svc.cluster.local").await, 421);
+    assert_eq!(
+        code("localhost", "milo-apiserver.project-x.svc.cluster.local").await,
+        421
+    );
     // Names of the server itself may be mixed as clients like.
     assert_eq!(code("localhost", "127.0.0.1:6440").await, 200);
     assert_eq!(code("localhost", "mica.example.com").await, 200);
@@ -104,12 +118,18 @@ async fn an_address_belongs_to_one_plane_and_moves_with_it() {
     root.post(PLANES, &addressed("p", "Project", "acme")).await.expect(201);
     let taken = root.post(PLANES, &addressed("q", "Project", "acme")).await;
     assert_eq!(taken.code(), 409, "{}", taken.json());
-    assert_eq!(root.get(&format!("{PLANES}/q")).await.code(), 404, "nothing of it is left");
+    assert_eq!(
+        root.get(&format!("{PLANES}/q")).await.code(),
+        404,
+        "nothing of it is left"
+    );
     root.create_plane("q").await;
     let claim = json!({"spec": {"addresses": [{"type": "Project", "value": "acme"}]}});
     assert_eq!(root.patch(&format!("{PLANES}/q"), &claim).await.code(), 409);
     root.at(project).post(MAPS, &map("of-p")).await.expect(201);
-    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"addresses": []}})).await.expect(200);
+    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"addresses": []}}))
+        .await
+        .expect(200);
     assert_eq!(root.at(project).get(MAPS).await.code(), 404);
     root.patch(&format!("{PLANES}/q"), &claim).await.expect(200);
     assert_eq!(root.at(project).get(&format!("{MAPS}/of-p")).await.code(), 404);
@@ -128,8 +148,12 @@ async fn answers(api: &Api) -> [String; 3] {
         code => format!("{code} {}", text(&answer.json(), "/reason")),
     };
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let write = api.patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"n": "1"}})).await;
-    let question = api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await;
+    let write = api
+        .patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"n": "1"}}))
+        .await;
+    let question = api
+        .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+        .await;
     [brief(api.get(MAPS).await), brief(write), brief(question)]
 }
 
@@ -139,31 +163,56 @@ async fn a_plane_answers_as_its_state_says() {
     let (api, root) = (world.plane("p").await, world.root().await);
     let set = |state: &'static str| {
         let root = root.clone();
-        async move { root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": state}})).await.expect(200) }
+        async move {
+            root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": state}}))
+                .await
+                .expect(200)
+        }
     };
     assert_eq!(answers(&api).await, ["ok", "ok", "ok"]);
-    let open = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await)).await;
+    let open = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
     assert_eq!(text(&set("ReadOnly").await, "/status/phase"), "ReadOnly");
     assert_eq!(answers(&api).await, ["ok", "403 PlaneReadOnly", "ok"]);
     assert_eq!(text(&set("Suspended").await, "/status/phase"), "Suspended");
-    assert_eq!(answers(&api).await, ["403 PlaneSuspended", "403 PlaneSuspended", "403 PlaneSuspended"]);
-    for path in [format!("{MAPS}/kube-root-ca.crt"), format!("{MAPS}?watch=1"), format!("{MAPS}?limit=1")] {
+    assert_eq!(
+        answers(&api).await,
+        ["403 PlaneSuspended", "403 PlaneSuspended", "403 PlaneSuspended"]
+    );
+    for path in [
+        format!("{MAPS}/kube-root-ca.crt"),
+        format!("{MAPS}?watch=1"),
+        format!("{MAPS}?limit=1"),
+    ] {
         assert_eq!(api.get(&path).await.code(), 403, "{path}");
     }
     assert_eq!(api.delete(MAPS).await.code(), 403);
     set("Active").await;
     assert_eq!(answers(&api).await, ["ok", "ok", "ok"]);
     drop(open);
-    assert_eq!(root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Asleep"}})).await.code(), 422);
+    assert_eq!(
+        root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Asleep"}}))
+            .await
+            .code(),
+        422
+    );
     // Something holds it, so that it drains for as long as we look.
     api.post(MAPS, &held("a", "example.com/hold")).await.expect(201);
     root.delete(&format!("{PLANES}/p")).await.expect(200);
     api.post(MAPS, &map("b")).await.expect(403);
-    assert_eq!(text(&api.post(MAPS, &map("b")).await.json(), "/reason"), "PlaneDraining");
+    assert_eq!(
+        text(&api.post(MAPS, &map("b")).await.json(), "/reason"),
+        "PlaneDraining"
+    );
     assert_eq!(answers(&api).await[2], "ok");
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}});
-    api.post("/apis/coordination.k8s.io/v1/namespaces/default/leases", &lease).await.expect(201);
-    api.patch(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    api.post("/apis/coordination.k8s.io/v1/namespaces/default/leases", &lease)
+        .await
+        .expect(201);
+    api.patch(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}}))
+        .await
+        .expect(200);
     root.until(&format!("{PLANES}/p"), 404).await;
     assert_eq!(api.get(MAPS).await.code(), 404);
 }
@@ -175,7 +224,9 @@ async fn a_suspended_plane_is_refused_by_other_servers_too() {
     let (root, there) = (world.root().await, second.root().await);
     root.create_plane("p").await;
     there.at_plane("p").get(MAPS).await.expect(200);
-    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Suspended"}})).await.expect(200);
+    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Suspended"}}))
+        .await
+        .expect(200);
     // A write is fenced at once, whatever that server believes; reads follow when it has heard.
     assert_eq!(there.at_plane("p").post(MAPS, &map("a")).await.code(), 403);
     assert_eq!(there.at_plane("p").get(MAPS).await.code(), 403);
@@ -192,7 +243,11 @@ async fn a_plane_made_again_under_its_name_starts_empty_with_other_ids() {
         let api = root.at_plane("p");
         assert_eq!(names(&api.get(MAPS).await.expect(200)), ["kube-root-ca.crt"]);
         let system = api.get("/api/v1/namespaces/kube-system").await.expect(200);
-        for id in [text(&created, "/status/id"), text(&created, "/metadata/uid"), text(&system, "/metadata/uid")] {
+        for id in [
+            text(&created, "/status/id"),
+            text(&created, "/metadata/uid"),
+            text(&system, "/metadata/uid"),
+        ] {
             assert!(!id.is_empty() && !seen.contains(&id.to_owned()), "{id} was seen before");
             seen.push(id.to_owned());
         }
@@ -211,12 +266,16 @@ async fn deletion_honours_finalizers_names_what_blocks_and_goes_in_order() {
     let (api, root) = (world.plane("p").await, world.root().await);
     let id = world.server.directory.by_name("p").await.unwrap().id;
     api.post("/api/v1/namespaces", &namespace("n")).await.expect(201);
-    api.post("/api/v1/namespaces/n/configmaps", &held("a", "example.com/hold")).await.expect(201);
+    api.post("/api/v1/namespaces/n/configmaps", &held("a", "example.com/hold"))
+        .await
+        .expect(201);
     let mut tied = namespace("tied");
     tied["metadata"]["finalizers"] = json!(["example.com/tie"]);
     api.post("/api/v1/namespaces", &tied).await.expect(201);
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
-    api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.expect(201);
+    api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role)
+        .await
+        .expect(201);
     let deleted = root.delete(&format!("{PLANES}/p")).await.expect(200);
     assert_eq!(text(&deleted, "/status/phase"), "Draining");
     let blocked = |what: &'static str| {
@@ -234,14 +293,35 @@ async fn deletion_honours_finalizers_names_what_blocks_and_goes_in_order() {
         }
     };
     let message = blocked("\"a\"").await;
-    assert_eq!(message, "configmaps \"a\" in namespace \"n\" waits for finalizers: example.com/hold");
+    assert_eq!(
+        message,
+        "configmaps \"a\" in namespace \"n\" waits for finalizers: example.com/hold"
+    );
     // Namespaces wait for their content, roles for namespaces.
-    assert_eq!(text(&api.get("/api/v1/namespaces/n").await.expect(200), "/status/phase"), "Active");
-    api.patch("/api/v1/namespaces/n/configmaps/a", &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    assert_eq!(
+        text(&api.get("/api/v1/namespaces/n").await.expect(200), "/status/phase"),
+        "Active"
+    );
+    api.patch(
+        "/api/v1/namespaces/n/configmaps/a",
+        &json!({"metadata": {"finalizers": null}}),
+    )
+    .await
+    .expect(200);
     let message = blocked("\"tied\"").await;
-    assert!(message.starts_with("namespaces \"tied\" waits for finalizers: example.com/tie"), "{message}");
-    assert_eq!(api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/r").await.code(), 200);
-    api.patch("/api/v1/namespaces/tied", &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    assert!(
+        message.starts_with("namespaces \"tied\" waits for finalizers: example.com/tie"),
+        "{message}"
+    );
+    assert_eq!(
+        api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/r")
+            .await
+            .code(),
+        200
+    );
+    api.patch("/api/v1/namespaces/tied", &json!({"metadata": {"finalizers": null}}))
+        .await
+        .expect(200);
     root.until(&format!("{PLANES}/p"), 404).await;
     assert_eq!(world.store.usage(&KeyRange::Plane(id)).await.unwrap().records, 0);
 }
@@ -252,21 +332,43 @@ async fn a_snapshot_restores_to_the_same_objects_and_uids_and_a_fork_is_one() {
     let (api, root) = (world.plane("p").await, world.root().await);
     api.post("/api/v1/namespaces", &namespace("n")).await.expect(201);
     for i in 0..30 {
-        api.post("/api/v1/namespaces/n/configmaps", &map(&format!("m{i}"))).await.expect(201);
+        api.post("/api/v1/namespaces/n/configmaps", &map(&format!("m{i}")))
+            .await
+            .expect(201);
     }
-    api.patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"mine": "1"}})).await.expect(200);
-    api.delete("/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt").await.expect(200);
+    api.patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"mine": "1"}}))
+        .await
+        .expect(200);
+    api.delete("/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt")
+        .await
+        .expect(200);
     let snapshot = root.get(&format!("{PLANES}/p/snapshot")).await;
     assert_eq!(snapshot.code(), 200);
     api.post(MAPS, &map("later")).await.expect(201);
-    let restored = root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot.body.clone()).await.expect(201);
-    assert_eq!((text(&restored, "/status/phase"), restored["metadata"].get("annotations")), ("Ready", None));
+    let restored = root
+        .call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot.body.clone())
+        .await
+        .expect(201);
+    assert_eq!(
+        (
+            text(&restored, "/status/phase"),
+            restored["metadata"].get("annotations")
+        ),
+        ("Ready", None)
+    );
     api.delete(&format!("{MAPS}/later")).await.expect(200);
-    root.post(&format!("{PLANES}/p/fork"), &json!({"name": "f"})).await.expect(201);
+    root.post(&format!("{PLANES}/p/fork"), &json!({"name": "f"}))
+        .await
+        .expect(201);
     // Everything but resourceVersions is the same.
     async fn content(api: &Api) -> Vec<Value> {
         let mut all = Vec::new();
-        for path in ["/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/serviceaccounts", "/apis/rbac.authorization.k8s.io/v1/clusterroles"] {
+        for path in [
+            "/api/v1/namespaces",
+            "/api/v1/configmaps",
+            "/api/v1/serviceaccounts",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        ] {
             let mut list = api.get(path).await.expect(200);
             for item in list["items"].as_array_mut().unwrap() {
                 item["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -283,10 +385,30 @@ async fn a_snapshot_restores_to_the_same_objects_and_uids_and_a_fork_is_one() {
         copy.post(MAPS, &map("own")).await.expect(201);
     }
     assert_eq!(api.get(&format!("{MAPS}/own")).await.code(), 404);
-    assert_eq!(root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot.body).await.code(), 409);
-    assert_eq!(root.post(&format!("{PLANES}/p/fork"), &json!({"name": "f"})).await.code(), 409);
-    assert_eq!(root.post(&format!("{PLANES}/p/fork"), &json!({"name": "Bad Name"})).await.code(), 422);
-    assert_eq!(root.post(&format!("{PLANES}/none/fork"), &json!({"name": "g"})).await.code(), 404);
+    assert_eq!(
+        root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot.body)
+            .await
+            .code(),
+        409
+    );
+    assert_eq!(
+        root.post(&format!("{PLANES}/p/fork"), &json!({"name": "f"}))
+            .await
+            .code(),
+        409
+    );
+    assert_eq!(
+        root.post(&format!("{PLANES}/p/fork"), &json!({"name": "Bad Name"}))
+            .await
+            .code(),
+        422
+    );
+    assert_eq!(
+        root.post(&format!("{PLANES}/none/fork"), &json!({"name": "g"}))
+            .await
+            .code(),
+        404
+    );
 }
 
 #[tokio::test]
@@ -295,14 +417,22 @@ async fn a_damaged_snapshot_is_refused_and_leaves_nothing_behind() {
     let (api, root) = (world.plane("p").await, world.root().await);
     for i in 0..20 {
         // Finalizers must not hold what was never used.
-        api.post(MAPS, &held(&format!("m{i}"), "example.com/hold")).await.expect(201);
+        api.post(MAPS, &held(&format!("m{i}"), "example.com/hold"))
+            .await
+            .expect(201);
     }
     let snapshot = root.get(&format!("{PLANES}/p/snapshot")).await.body;
     let before = world.store.usage(&KeyRange::All).await.unwrap().records;
     let mut flipped = snapshot.to_vec();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    let broken = [snapshot.slice(..snapshot.len() - 1), snapshot.slice(..snapshot.len() / 2), flipped.into(), "".into(), "{}\n".into()];
+    let broken = [
+        snapshot.slice(..snapshot.len() - 1),
+        snapshot.slice(..snapshot.len() / 2),
+        flipped.into(),
+        "".into(),
+        "{}\n".into(),
+    ];
     for body in broken {
         let refused = root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], body).await;
         assert_eq!(refused.code(), 400, "{}", refused.json());
@@ -310,7 +440,9 @@ async fn a_damaged_snapshot_is_refused_and_leaves_nothing_behind() {
         assert_eq!(root.at_plane("r").get(MAPS).await.code(), 404);
         assert_eq!(world.store.usage(&KeyRange::All).await.unwrap().records, before);
     }
-    root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot).await.expect(201);
+    root.call(Method::POST, &format!("{PLANES}/r/restore"), &[], snapshot)
+        .await
+        .expect(201);
 }
 
 #[tokio::test]
@@ -321,7 +453,10 @@ async fn a_plane_deleted_while_it_was_being_filled_is_not_held_by_finalizers() {
     half["metadata"]["annotations"] = json!({"mica.dev/restoring": "true"});
     root.post(PLANES, &half).await.expect(201);
     let answer = root.at_plane("half").get(MAPS).await;
-    assert_eq!((answer.code(), text(&answer.json(), "/reason").to_owned()), (403, "PlaneRestoring".to_owned()));
+    assert_eq!(
+        (answer.code(), text(&answer.json(), "/reason").to_owned()),
+        (403, "PlaneRestoring".to_owned())
+    );
     root.delete(&format!("{PLANES}/half")).await.expect(200);
     root.until(&format!("{PLANES}/half"), 404).await;
 }
@@ -343,7 +478,10 @@ async fn planes_survive_a_restart_on_the_embedded_store() {
     let world = World::on(store.clone()).await;
     let api = world.root().await.at_plane("p");
     let object = api.get(&format!("{MAPS}/a")).await.expect(200);
-    assert_eq!((text(&object, "/metadata/uid"), revision_of(&object)), (uid.as_str(), rv));
+    assert_eq!(
+        (text(&object, "/metadata/uid"), revision_of(&object)),
+        (uid.as_str(), rv)
+    );
     assert!(revision_of(&api.post(MAPS, &map("b")).await.expect(201)) > rv);
     world.stop().await;
     store.close();
@@ -373,15 +511,28 @@ async fn ten_thousand_planes_come_and_go() {
     root.delete(PLANES).await.expect(200);
     loop {
         // A selector spares counting what remains.
-        let left = root.get(&format!("{PLANES}?limit=1&labelSelector=%21x")).await.expect(200);
+        let left = root
+            .get(&format!("{PLANES}?limit=1&labelSelector=%21x"))
+            .await
+            .expect(200);
         if names(&left).is_empty() {
             break;
         }
         tokio::task::yield_now().await;
     }
-    eprintln!("{MANY} planes created in {created:?}, created and deleted in {:?}", begun.elapsed());
-    let internal = KeyRange::Resource(mica_api::PlaneId::ROOT, mica_api::GroupResource::new("mica.internal", "planestates"));
-    assert_eq!(world.store.usage(&internal).await.unwrap().records, 1, "root's own is left");
+    eprintln!(
+        "{MANY} planes created in {created:?}, created and deleted in {:?}",
+        begun.elapsed()
+    );
+    let internal = KeyRange::Resource(
+        mica_api::PlaneId::ROOT,
+        mica_api::GroupResource::new("mica.internal", "planestates"),
+    );
+    assert_eq!(
+        world.store.usage(&internal).await.unwrap().records,
+        1,
+        "root's own is left"
+    );
     world.stop().await;
     store.close();
 }

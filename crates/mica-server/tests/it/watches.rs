@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::client::Dial;
 use super::fixture::HTTP1;
-use super::world::{Api, MAPS, PLANES, World, brief, held, labelled, map, namespace, names, revision_of, text};
+use super::world::{Api, MAPS, PLANES, World, brief, held, labelled, map, names, namespace, revision_of, text};
 
 /// What a client that follows a watch believes to be there: name to version.
 fn follow(state: &mut BTreeMap<String, u64>, event: &Value) {
@@ -21,7 +21,10 @@ fn follow(state: &mut BTreeMap<String, u64>, event: &Value) {
     let revision = revision_of(&event["object"]);
     match text(event, "/type") {
         "ADDED" => assert_eq!(state.insert(name.clone(), revision), None, "{name} was there"),
-        "MODIFIED" => assert!(state.insert(name.clone(), revision).is_some_and(|old| old < revision), "{name}"),
+        "MODIFIED" => assert!(
+            state.insert(name.clone(), revision).is_some_and(|old| old < revision),
+            "{name}"
+        ),
         "DELETED" => assert!(state.remove(&name).is_some_and(|old| old < revision), "{name}"),
         other => panic!("{other} is no change"),
     }
@@ -29,7 +32,9 @@ fn follow(state: &mut BTreeMap<String, u64>, event: &Value) {
 
 fn state_of(list: &Value) -> BTreeMap<String, u64> {
     let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| (text(item, "/metadata/name").to_owned(), revision_of(item))).collect()
+    items
+        .map(|item| (text(item, "/metadata/name").to_owned(), revision_of(item)))
+        .collect()
 }
 
 async fn churn(api: Api, writer: usize) {
@@ -37,7 +42,10 @@ async fn churn(api: Api, writer: usize) {
         let (name, path) = (format!("w{writer}-{}", i % 5), MAPS);
         match i % 3 {
             0 => drop(api.post(path, &map(&name)).await),
-            1 => drop(api.patch(&format!("{path}/{name}"), &json!({"data": {"i": i.to_string()}})).await),
+            1 => drop(
+                api.patch(&format!("{path}/{name}"), &json!({"data": {"i": i.to_string()}}))
+                    .await,
+            ),
             _ => drop(api.delete(&format!("{path}/{name}")).await),
         }
     }
@@ -48,14 +56,19 @@ async fn a_watch_resumed_from_any_revision_has_no_gap_and_no_duplicate() {
     let world = World::start().await;
     let api = world.plane("p").await;
     let start = api.get(MAPS).await.expect(200);
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&start))).await;
+    let mut watch = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&start)))
+        .await;
     let writers: Vec<_> = (0..6).map(|writer| tokio::spawn(churn(api.clone(), writer))).collect();
     for writer in writers {
         writer.await.unwrap();
     }
     let last = api.post(MAPS, &map("last")).await.expect(201);
     let mut events = Vec::new();
-    while events.last().is_none_or(|event: &Value| text(event, "/object/metadata/name") != "last") {
+    while events
+        .last()
+        .is_none_or(|event: &Value| text(event, "/object/metadata/name") != "last")
+    {
         events.push(watch.next().await.unwrap());
     }
     let mut state = state_of(&start);
@@ -70,7 +83,9 @@ async fn a_watch_resumed_from_any_revision_has_no_gap_and_no_duplicate() {
         }
     }
     // The very next event after the newest revision is the next write.
-    let mut now = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&last))).await;
+    let mut now = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&last)))
+        .await;
     api.post(MAPS, &map("next")).await.expect(201);
     assert_eq!(now.brief().await, "ADDED next");
 }
@@ -80,13 +95,24 @@ async fn a_watch_with_a_selector_tells_what_enters_and_leaves() {
     let world = World::start().await;
     let api = world.plane("p").await;
     api.post(MAPS, &labelled("a", "y")).await.expect(201);
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&labelSelector=l%3Dx&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!(
+            "{MAPS}?watch=1&labelSelector=l%3Dx&resourceVersion={}",
+            world.revision().await
+        ))
+        .await;
     let label = |name: &str, label: &str| {
-        let (api, path, body) = (api.clone(), format!("{MAPS}/{name}"), json!({"metadata": {"labels": {"l": label}}}));
+        let (api, path, body) = (
+            api.clone(),
+            format!("{MAPS}/{name}"),
+            json!({"metadata": {"labels": {"l": label}}}),
+        );
         async move { revision_of(&api.patch(&path, &body).await.expect(200)) }
     };
     label("a", "x").await;
-    api.patch(&format!("{MAPS}/a"), &json!({"data": {"k": "w"}})).await.expect(200);
+    api.patch(&format!("{MAPS}/a"), &json!({"data": {"k": "w"}}))
+        .await
+        .expect(200);
     let left = label("a", "z").await;
     api.delete(&format!("{MAPS}/a")).await.expect(200);
     api.post(MAPS, &labelled("b", "x")).await.expect(201);
@@ -95,7 +121,13 @@ async fn a_watch_with_a_selector_tells_what_enters_and_leaves() {
     let leaving = watch.next().await.unwrap();
     assert_eq!(brief(&leaving), "DELETED a");
     // The old object under the new version.
-    assert_eq!((text(&leaving, "/object/metadata/labels/l"), revision_of(&leaving["object"])), ("x", left));
+    assert_eq!(
+        (
+            text(&leaving, "/object/metadata/labels/l"),
+            revision_of(&leaving["object"])
+        ),
+        ("x", left)
+    );
     assert_eq!(watch.briefs(2).await, ["ADDED b", "DELETED b"]);
 }
 
@@ -103,9 +135,17 @@ async fn a_watch_with_a_selector_tells_what_enters_and_leaves() {
 async fn a_watch_of_one_name_sees_that_object_only() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let by_field = format!("{MAPS}?watch=1&fieldSelector=metadata.name%3Db&resourceVersion={}", world.revision().await);
+    let by_field = format!(
+        "{MAPS}?watch=1&fieldSelector=metadata.name%3Db&resourceVersion={}",
+        world.revision().await
+    );
     let mut by_field = api.watch(&by_field).await;
-    let mut by_path = api.watch(&format!("/api/v1/watch/namespaces/default/configmaps/b?resourceVersion={}", world.revision().await)).await;
+    let mut by_path = api
+        .watch(&format!(
+            "/api/v1/watch/namespaces/default/configmaps/b?resourceVersion={}",
+            world.revision().await
+        ))
+        .await;
     for name in ["a", "b", "bb"] {
         api.post(MAPS, &map(name)).await.expect(201);
         api.delete(&format!("{MAPS}/{name}")).await.expect(200);
@@ -120,8 +160,13 @@ async fn a_watch_of_one_name_sees_that_object_only() {
 async fn legacy_paths_watch() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    for path in ["/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps"] {
-        let mut watch = api.watch(&format!("{path}?resourceVersion={}", world.revision().await)).await;
+    for path in [
+        "/api/v1/watch/configmaps",
+        "/api/v1/watch/namespaces/default/configmaps",
+    ] {
+        let mut watch = api
+            .watch(&format!("{path}?resourceVersion={}", world.revision().await))
+            .await;
         api.post(MAPS, &map("a")).await.expect(201);
         assert_eq!(watch.brief().await, "ADDED a");
         api.delete(&format!("{MAPS}/a")).await.expect(200);
@@ -140,7 +185,10 @@ async fn initial_events_end_with_a_bookmark_at_the_global_revision() {
     assert_eq!(watch.briefs(2).await, ["ADDED a", "ADDED kube-root-ca.crt"]);
     let end = watch.next().await.unwrap();
     assert_eq!(text(&end, "/type"), "BOOKMARK");
-    assert_eq!(end["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    assert_eq!(
+        end["object"]["metadata"]["annotations"],
+        json!({"k8s.io/initial-events-end": "true"})
+    );
     assert!(revision_of(&end["object"]) >= newest);
     api.post(MAPS, &map("b")).await.expect(201);
     assert_eq!(watch.brief().await, "ADDED b");
@@ -149,7 +197,10 @@ async fn initial_events_end_with_a_bookmark_at_the_global_revision() {
     assert_eq!(plain.briefs(3).await, ["ADDED a", "ADDED b", "ADDED kube-root-ca.crt"]);
     api.post(MAPS, &map("c")).await.expect(201);
     assert_eq!(plain.brief().await, "ADDED c");
-    assert_eq!(api.get(&format!("{MAPS}?watch=1&sendInitialEvents=true")).await.code(), 422);
+    assert_eq!(
+        api.get(&format!("{MAPS}?watch=1&sendInitialEvents=true")).await.code(),
+        422
+    );
 }
 
 #[tokio::test]
@@ -196,7 +247,10 @@ async fn a_watch_from_a_compacted_revision_is_told_410_and_nothing_more() {
     world.store.compact(world.revision().await).await.unwrap();
     let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={old}")).await;
     let error = watch.next().await.unwrap();
-    assert_eq!((text(&error, "/type"), error["object"]["code"].as_u64()), ("ERROR", Some(410)));
+    assert_eq!(
+        (text(&error, "/type"), error["object"]["code"].as_u64()),
+        ("ERROR", Some(410))
+    );
     assert_eq!(text(&error, "/object/reason"), "Expired");
     assert!(text(&error, "/object/message").starts_with(&format!("too old resource version: {old} (")));
     assert_eq!(watch.next().await, None);
@@ -213,7 +267,10 @@ async fn a_quiet_plane_does_not_expire_because_others_write() {
     }
     world.store.compact(world.revision().await).await.unwrap();
     let mut watch = quiet.watch(&format!("{MAPS}?watch=1&resourceVersion={rv}")).await;
-    let exact = quiet.get(&format!("{MAPS}?resourceVersion={rv}&resourceVersionMatch=Exact")).await.expect(200);
+    let exact = quiet
+        .get(&format!("{MAPS}?resourceVersion={rv}&resourceVersionMatch=Exact"))
+        .await
+        .expect(200);
     assert_eq!(exact["items"], listed["items"]);
     quiet.post(MAPS, &map("a")).await.expect(201);
     assert_eq!(watch.brief().await, "ADDED a");
@@ -223,7 +280,12 @@ async fn a_quiet_plane_does_not_expire_because_others_write() {
 async fn a_watch_ends_after_its_timeout() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!(
+            "{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={}",
+            world.revision().await
+        ))
+        .await;
     api.post(MAPS, &map("a")).await.expect(201);
     assert_eq!(watch.brief().await, "ADDED a");
     assert_eq!(watch.next().await, None);
@@ -233,10 +295,21 @@ async fn a_watch_ends_after_its_timeout() {
 async fn draining_ends_watches_cleanly_and_what_was_sent_is_whole() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await)).await;
-    let mut wide = api.at("/clusters/*/control-plane").watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
+    let mut wide = api
+        .at("/clusters/*/control-plane")
+        .watch(&format!(
+            "/api/v1/configmaps?watch=1&resourceVersion={}",
+            world.revision().await
+        ))
+        .await;
     api.post(MAPS, &map("a")).await.expect(201);
-    assert_eq!((watch.brief().await, wide.brief().await), ("ADDED a".to_owned(), "ADDED a".to_owned()));
+    assert_eq!(
+        (watch.brief().await, wide.brief().await),
+        ("ADDED a".to_owned(), "ADDED a".to_owned())
+    );
     world.begin_stop();
     assert_eq!((watch.next().await, wide.next().await), (None, None));
     assert_eq!(world.stop().await, Drain::Clean);
@@ -244,20 +317,32 @@ async fn draining_ends_watches_cleanly_and_what_was_sent_is_whole() {
 
 #[tokio::test]
 async fn a_reader_that_takes_nothing_is_ended_and_others_go_on() {
-    let listen = ListenOptions { write_stall: Duration::from_millis(300), ..ListenOptions::default() };
+    let listen = ListenOptions {
+        write_stall: Duration::from_millis(300),
+        ..ListenOptions::default()
+    };
     let world = World::with(Arc::new(MemStore::new()), listen).await;
     let api = world.plane("p").await;
     let from = world.revision().await;
     // A connection of its own, so that only this reader stalls.
     let slow = world.root().await.at_plane("p");
-    let stalled = slow.send(Method::GET, &format!("{MAPS}?watch=1&resourceVersion={from}"), &[], "".into()).await;
+    let stalled = slow
+        .send(
+            Method::GET,
+            &format!("{MAPS}?watch=1&resourceVersion={from}"),
+            &[],
+            "".into(),
+        )
+        .await;
     let mut good = api.watch(&format!("{MAPS}?watch=1&resourceVersion={from}")).await;
     let mut big = map("big");
     big["data"]["k"] = "x".repeat(600_000).into();
     api.post(MAPS, &big).await.expect(201);
     assert_eq!(good.brief().await, "ADDED big");
     for i in 0..24 {
-        api.patch(&format!("{MAPS}/big"), &json!({"data": {"i": i.to_string()}})).await.expect(200);
+        api.patch(&format!("{MAPS}/big"), &json!({"data": {"i": i.to_string()}}))
+            .await
+            .expect(200);
         assert_eq!(good.brief().await, "MODIFIED big");
     }
     drop(stalled);
@@ -271,11 +356,16 @@ async fn objects_of_the_base_layer_change_go_and_come_back_as_any_other() {
     let api = world.plane("p").await;
     let one = format!("{MAPS}/kube-root-ca.crt");
     let base = api.get(&one).await.expect(200);
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
     let changed = api.patch(&one, &json!({"data": {"mine": "1"}})).await.expect(200);
     assert_eq!(changed["metadata"]["uid"], base["metadata"]["uid"]);
     assert!(revision_of(&changed) > revision_of(&base));
-    assert_eq!(watch.next().await.unwrap(), json!({"type": "MODIFIED", "object": changed}));
+    assert_eq!(
+        watch.next().await.unwrap(),
+        json!({"type": "MODIFIED", "object": changed})
+    );
     api.delete(&one).await.expect(200);
     assert_eq!(watch.brief().await, "DELETED kube-root-ca.crt");
     assert_eq!((api.get(&one).await.code(), api.delete(&one).await.code()), (404, 404));
@@ -284,7 +374,9 @@ async fn objects_of_the_base_layer_change_go_and_come_back_as_any_other() {
     assert_eq!(watch.next().await.unwrap(), json!({"type": "ADDED", "object": anew}));
     // Deleted without having been changed before.
     let other = world.plane("q").await;
-    let mut watch = other.watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = other
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
     other.delete(&one).await.expect(200);
     let gone = watch.next().await.unwrap();
     assert_eq!(brief(&gone), "DELETED kube-root-ca.crt");
@@ -300,9 +392,16 @@ async fn deleting_a_plane_ends_its_watches_after_the_last_deleted() {
     api.post("/api/v1/namespaces/n/configmaps", &map("a")).await.expect(201);
     api.post(MAPS, &map("b")).await.expect(201);
     let now = world.revision().await;
-    let mut maps = api.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={now}")).await;
-    let mut namespaces = api.watch(&format!("/api/v1/namespaces?watch=1&resourceVersion={now}")).await;
-    let mut wide = root.at("/clusters/*/control-plane").watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={now}")).await;
+    let mut maps = api
+        .watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={now}"))
+        .await;
+    let mut namespaces = api
+        .watch(&format!("/api/v1/namespaces?watch=1&resourceVersion={now}"))
+        .await;
+    let mut wide = root
+        .at("/clusters/*/control-plane")
+        .watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={now}"))
+        .await;
     root.delete(&format!("{PLANES}/p")).await.expect(200);
     let mut seen = maps.briefs(2).await;
     seen.sort();
@@ -332,13 +431,26 @@ async fn what_expires_is_told_as_deleted() {
         "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "r", "message": "m"});
     let path = "/api/v1/namespaces/default/events";
     api.post(path, &event).await.expect(201);
-    let mut watch = api.watch(&format!("{path}?watch=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!("{path}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
     // The store's own clock is in hours for events: put the same record again with less to live.
     let plane = world.server.directory.by_name("p").await.unwrap();
     let key = PlaneKeys::new(plane.id).object(&mica_api::GroupResource::new("", "events"), Some("default"), "e");
     let record = world.store.get(&key).await.unwrap().unwrap();
-    let write = Write::Put { key, value: record.value, ttl: Some(Duration::from_millis(50)) };
-    world.store.commit(Txn { compares: Vec::new(), writes: vec![write] }).await.unwrap();
+    let write = Write::Put {
+        key,
+        value: record.value,
+        ttl: Some(Duration::from_millis(50)),
+    };
+    world
+        .store
+        .commit(Txn {
+            compares: Vec::new(),
+            writes: vec![write],
+        })
+        .await
+        .unwrap();
     assert_eq!(watch.briefs(2).await, ["MODIFIED e", "DELETED e"]);
     assert_eq!(api.get(&format!("{path}/e")).await.code(), 404);
 }
@@ -348,19 +460,33 @@ async fn the_two_groups_of_events_watch_the_same_objects() {
     let world = World::start().await;
     let api = world.plane("p").await;
     let now = world.revision().await;
-    let mut core = api.watch(&format!("/api/v1/events?watch=1&resourceVersion={now}")).await;
-    let mut new = api.watch(&format!("/apis/events.k8s.io/v1/events?watch=1&resourceVersion={now}")).await;
+    let mut core = api
+        .watch(&format!("/api/v1/events?watch=1&resourceVersion={now}"))
+        .await;
+    let mut new = api
+        .watch(&format!("/apis/events.k8s.io/v1/events?watch=1&resourceVersion={now}"))
+        .await;
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
         "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "r", "message": "m"});
     api.post("/api/v1/namespaces/default/events", &event).await.expect(201);
     let (core, new) = (core.next().await.unwrap(), new.next().await.unwrap());
-    assert_eq!((text(&core, "/object/apiVersion"), text(&core, "/object/message")), ("v1", "m"));
-    assert_eq!((text(&new, "/object/apiVersion"), text(&new, "/object/note")), ("events.k8s.io/v1", "m"));
+    assert_eq!(
+        (text(&core, "/object/apiVersion"), text(&core, "/object/message")),
+        ("v1", "m")
+    );
+    assert_eq!(
+        (text(&new, "/object/apiVersion"), text(&new, "/object/note")),
+        ("events.k8s.io/v1", "m")
+    );
     assert_eq!(new["object"]["regarding"]["name"], "a");
     let note = json!({"note": "n"});
-    let answer = api.patch("/apis/events.k8s.io/v1/namespaces/default/events/e", &note).await;
+    let answer = api
+        .patch("/apis/events.k8s.io/v1/namespaces/default/events/e", &note)
+        .await;
     assert!(answer.code() == 200 || answer.code() == 422, "{}", answer.json());
-    api.delete("/apis/events.k8s.io/v1/namespaces/default/events/e").await.expect(200);
+    api.delete("/apis/events.k8s.io/v1/namespaces/default/events/e")
+        .await
+        .expect(200);
     assert_eq!(api.get("/api/v1/namespaces/default/events/e").await.code(), 404);
 }
 
@@ -368,10 +494,14 @@ async fn the_two_groups_of_events_watch_the_same_objects() {
 async fn a_finalizer_turns_a_deletion_into_a_change() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await)).await;
+    let mut watch = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", world.revision().await))
+        .await;
     api.post(MAPS, &held("a", "example.com/hold")).await.expect(201);
     api.delete(&format!("{MAPS}/a")).await.expect(200);
-    api.patch(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    api.patch(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}}))
+        .await
+        .expect(200);
     assert_eq!(watch.briefs(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
 }
 
@@ -386,7 +516,10 @@ async fn a_websocket_carries_one_event_in_each_message() {
         alpn: HTTP1,
         certificate: Some(&world.admin),
     };
-    let path = format!("/clusters/p/control-plane{MAPS}?watch=1&resourceVersion={}", world.revision().await);
+    let path = format!(
+        "/clusters/p/control-plane{MAPS}?watch=1&resourceVersion={}",
+        world.revision().await
+    );
     let request = http::Request::get(format!("wss://localhost{path}"))
         .header("host", "localhost")
         .header("connection", "Upgrade")
@@ -395,7 +528,9 @@ async fn a_websocket_carries_one_event_in_each_message() {
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
         .body(())
         .unwrap();
-    let (mut socket, _) = tokio_tungstenite::client_async(request, dial.tls().await.unwrap()).await.unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(request, dial.tls().await.unwrap())
+        .await
+        .unwrap();
     for name in ["a", "b"] {
         api.post(MAPS, &map(name)).await.expect(201);
     }
@@ -419,16 +554,24 @@ async fn on_disk_a_watch_resumes_from_history_and_pages_stay_whole() {
     let mut pages = 0;
     while writers.iter().any(|writer| !writer.is_finished()) {
         let page = api.get(&format!("{MAPS}?limit=3")).await.expect(200);
-        let exact = format!("{MAPS}?resourceVersionMatch=Exact&resourceVersion={}", revision_of(&page));
+        let exact = format!(
+            "{MAPS}?resourceVersionMatch=Exact&resourceVersion={}",
+            revision_of(&page)
+        );
         let whole = api.get(&exact).await.expect(200);
         let (whole, shown) = (names(&whole), names(&page));
         assert_eq!(whole[..shown.len()], shown[..]);
-        assert_eq!(page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0) as usize, whole.len() - shown.len());
+        assert_eq!(
+            page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0) as usize,
+            whole.len() - shown.len()
+        );
         pages += 1;
     }
     assert!(pages > 0);
     api.post(MAPS, &map("last")).await.expect(201);
-    let mut watch = api.watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&start))).await;
+    let mut watch = api
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={}", revision_of(&start)))
+        .await;
     let mut state = state_of(&start);
     loop {
         let event = watch.next().await.unwrap();

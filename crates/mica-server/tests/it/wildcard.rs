@@ -4,7 +4,7 @@ use http::StatusCode;
 use mica_server::pki::Identity;
 use serde_json::{Value, json};
 
-use super::world::{Api, MAPS, PLANES, World, brief, labelled, map, namespace, names, revision_of, text};
+use super::world::{Api, MAPS, PLANES, World, brief, labelled, map, names, namespace, revision_of, text};
 
 const ALL: &str = "/clusters/*/control-plane";
 const EVERYWHERE: &str = "/api/v1/configmaps";
@@ -13,7 +13,11 @@ const EVERYWHERE: &str = "/api/v1/configmaps";
 fn places(list: &Value) -> Vec<String> {
     let place = |item: &Value| {
         let plane = text(item, "/metadata/annotations/mica.dev~1plane");
-        format!("{plane}/{}/{}", text(item, "/metadata/namespace"), text(item, "/metadata/name"))
+        format!(
+            "{plane}/{}/{}",
+            text(item, "/metadata/namespace"),
+            text(item, "/metadata/name")
+        )
     };
     let mut places: Vec<String> = list["items"].as_array().unwrap().iter().map(place).collect();
     places.sort();
@@ -38,14 +42,20 @@ async fn a_list_shows_what_planes_hold_themselves_and_whose_it_is() {
     let world = World::start().await;
     let all = three_planes(&world).await;
     let list = all.get(EVERYWHERE).await.expect(200);
-    assert_eq!(places(&list), ["a/default/y", "a/n/x", "b/default/y", "b/n/x", "c/default/y", "c/n/x"]);
+    assert_eq!(
+        places(&list),
+        ["a/default/y", "a/n/x", "b/default/y", "b/n/x", "c/default/y", "c/n/x"]
+    );
     for item in list["items"].as_array().unwrap() {
         let name = text(item, "/metadata/annotations/mica.dev~1plane");
         let id = world.server.directory.by_name(name).await.unwrap().id;
         assert_eq!(text(item, "/metadata/annotations/mica.dev~1plane-id"), id.as_str());
     }
     assert_eq!(list["kind"], "ConfigMapList");
-    assert_eq!(places(&all.get("/api/v1/namespaces/n/configmaps").await.expect(200)), ["a/n/x", "b/n/x", "c/n/x"]);
+    assert_eq!(
+        places(&all.get("/api/v1/namespaces/n/configmaps").await.expect(200)),
+        ["a/n/x", "b/n/x", "c/n/x"]
+    );
     let encoded = all.at("/clusters/%2A/control-plane").get(EVERYWHERE).await.expect(200);
     assert_eq!(places(&encoded).len(), 6);
     let chosen = |query: &str| {
@@ -53,8 +63,16 @@ async fn a_list_shows_what_planes_hold_themselves_and_whose_it_is() {
         async move { places(&all.get(&path).await.expect(200)) }
     };
     assert_eq!(chosen("labelSelector=l%3Db").await, ["b/default/y"]);
-    assert_eq!(chosen("fieldSelector=metadata.name%3Dx").await, ["a/n/x", "b/n/x", "c/n/x"]);
-    assert_eq!(chosen("fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Dx").await.len(), 0);
+    assert_eq!(
+        chosen("fieldSelector=metadata.name%3Dx").await,
+        ["a/n/x", "b/n/x", "c/n/x"]
+    );
+    assert_eq!(
+        chosen("fieldSelector=metadata.namespace%3Ddefault,metadata.name%3Dx")
+            .await
+            .len(),
+        0
+    );
     // A table and protobuf say it too.
     let headers = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = all.call(http::Method::GET, EVERYWHERE, &headers, "").await.expect(200);
@@ -74,7 +92,10 @@ async fn pages_are_of_one_revision_and_expire_with_a_way_on() {
         let (mut found, mut token, mut revision) = (Vec::new(), String::new(), None);
         for page in 0.. {
             let late = map(&format!("late-{limit}-{page}"));
-            let page = all.get(&format!("{EVERYWHERE}?limit={limit}&continue={token}")).await.expect(200);
+            let page = all
+                .get(&format!("{EVERYWHERE}?limit={limit}&continue={token}"))
+                .await
+                .expect(200);
             assert!(names(&page).len() <= limit);
             assert_eq!(*revision.get_or_insert(revision_of(&page)), revision_of(&page));
             found.extend(places(&page));
@@ -85,21 +106,43 @@ async fn pages_are_of_one_revision_and_expire_with_a_way_on() {
                 break;
             }
         }
-        assert_eq!(found.iter().filter(|place| !place.contains("late")).count(), 6, "{found:?}");
-        assert!(!found.iter().any(|place| place.contains(&format!("late-{limit}"))), "{found:?}");
+        assert_eq!(
+            found.iter().filter(|place| !place.contains("late")).count(),
+            6,
+            "{found:?}"
+        );
+        assert!(
+            !found.iter().any(|place| place.contains(&format!("late-{limit}"))),
+            "{found:?}"
+        );
     }
     let first = all.get(&format!("{EVERYWHERE}?limit=2")).await.expect(200);
     world.store.compact(world.revision().await).await.unwrap();
     let token = text(&first, "/metadata/continue");
     all.at_plane("c").post(MAPS, &map("z")).await.expect(201);
     world.store.compact(world.revision().await).await.unwrap();
-    let gone = all.get(&format!("{EVERYWHERE}?limit=100&continue={token}")).await.expect(410);
+    let gone = all
+        .get(&format!("{EVERYWHERE}?limit=100&continue={token}"))
+        .await
+        .expect(410);
     let fresh = text(&gone, "/metadata/continue");
-    let rest = all.get(&format!("{EVERYWHERE}?limit=100&continue={fresh}")).await.expect(200);
-    assert_eq!(names(&rest).iter().filter(|name| **name == "x" || **name == "y").count(), 4);
+    let rest = all
+        .get(&format!("{EVERYWHERE}?limit=100&continue={fresh}"))
+        .await
+        .expect(200);
+    assert_eq!(
+        names(&rest)
+            .iter()
+            .filter(|name| **name == "x" || **name == "y")
+            .count(),
+        4
+    );
     assert_eq!(all.get(&format!("{EVERYWHERE}?continue=garbage")).await.code(), 400);
     let future = world.revision().await.0 + 100;
-    assert_eq!(all.get(&format!("{EVERYWHERE}?resourceVersion={future}")).await.code(), 504);
+    assert_eq!(
+        all.get(&format!("{EVERYWHERE}?resourceVersion={future}")).await.code(),
+        504
+    );
 }
 
 #[tokio::test]
@@ -109,17 +152,36 @@ async fn a_watch_follows_every_plane_and_resumes_anywhere() {
     let listed = all.get(EVERYWHERE).await.expect(200);
     let from = revision_of(&listed);
     let mut watch = all.watch(&format!("{EVERYWHERE}?watch=1&resourceVersion={from}")).await;
-    let mut inside = all.watch(&format!("/api/v1/namespaces/n/configmaps?watch=1&resourceVersion={from}")).await;
-    let mut chosen = all.watch(&format!("{EVERYWHERE}?watch=1&labelSelector=l%3Dq&resourceVersion={from}")).await;
+    let mut inside = all
+        .watch(&format!(
+            "/api/v1/namespaces/n/configmaps?watch=1&resourceVersion={from}"
+        ))
+        .await;
+    let mut chosen = all
+        .watch(&format!(
+            "{EVERYWHERE}?watch=1&labelSelector=l%3Dq&resourceVersion={from}"
+        ))
+        .await;
     all.at("").post(MAPS, &map("unseen")).await.expect(201);
     all.at("").create_plane("d").await;
     all.at_plane("d").post(MAPS, &labelled("new", "q")).await.expect(201);
-    all.at_plane("a").patch("/api/v1/namespaces/n/configmaps/x", &json!({"data": {"k": "w"}})).await.expect(200);
+    all.at_plane("a")
+        .patch("/api/v1/namespaces/n/configmaps/x", &json!({"data": {"k": "w"}}))
+        .await
+        .expect(200);
     all.at_plane("b").delete(&format!("{MAPS}/y")).await.expect(200);
     // An object of the base layer is its plane's own from its first change on.
-    all.at_plane("c").patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"k": "w"}})).await.expect(200);
+    all.at_plane("c")
+        .patch(&format!("{MAPS}/kube-root-ca.crt"), &json!({"data": {"k": "w"}}))
+        .await
+        .expect(200);
     let mut events = Vec::new();
-    for (expected, plane) in [("ADDED new", "d"), ("MODIFIED x", "a"), ("DELETED y", "b"), ("ADDED kube-root-ca.crt", "c")] {
+    for (expected, plane) in [
+        ("ADDED new", "d"),
+        ("MODIFIED x", "a"),
+        ("DELETED y", "b"),
+        ("ADDED kube-root-ca.crt", "c"),
+    ] {
         let event = watch.next().await.unwrap();
         assert_eq!(brief(&event), expected);
         assert_eq!(text(&event, "/object/metadata/annotations/mica.dev~1plane"), plane);
@@ -128,7 +190,12 @@ async fn a_watch_follows_every_plane_and_resumes_anywhere() {
     assert_eq!(inside.brief().await, "MODIFIED x");
     assert_eq!(chosen.brief().await, "ADDED new");
     for (i, event) in events.iter().enumerate() {
-        let mut resumed = all.watch(&format!("{EVERYWHERE}?watch=1&resourceVersion={}", revision_of(&event["object"]))).await;
+        let mut resumed = all
+            .watch(&format!(
+                "{EVERYWHERE}?watch=1&resourceVersion={}",
+                revision_of(&event["object"])
+            ))
+            .await;
         for expected in &events[i + 1..] {
             assert_eq!(resumed.next().await.as_ref(), Some(expected));
         }
@@ -145,7 +212,10 @@ async fn a_watch_begins_with_the_state_and_bookmarks_its_way() {
         assert!(watch.brief().await.starts_with("ADDED "));
     }
     let end = watch.next().await.unwrap();
-    assert_eq!(text(&end, "/object/metadata/annotations/k8s.io~1initial-events-end"), "true");
+    assert_eq!(
+        text(&end, "/object/metadata/annotations/k8s.io~1initial-events-end"),
+        "true"
+    );
     let elsewhere = revision_of(&all.at("").post(MAPS, &map("other")).await.expect(201));
     let mut told = revision_of(&end["object"]);
     while told < elsewhere {
@@ -173,14 +243,27 @@ async fn only_lists_and_watches_are_answered_and_only_for_administrators() {
         (http::Method::PATCH, "/api/v1/namespaces/default/configmaps/y"),
         (http::Method::GET, "/api/v1/namespaces/default/status"),
     ] {
-        let answer = all.call(method.clone(), path, &[("content-type", "application/json")], "{}").await;
+        let answer = all
+            .call(method.clone(), path, &[("content-type", "application/json")], "{}")
+            .await;
         assert_eq!(answer.code(), 405, "{method} {path}: {}", answer.json());
     }
     assert_eq!(all.get("/api/v1/nothings").await.code(), 404);
-    assert_eq!(all.get("/apis/authorization.k8s.io/v1/subjectaccessreviews").await.code(), 405);
+    assert_eq!(
+        all.get("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+            .await
+            .code(),
+        405
+    );
     assert_eq!(all.get("/api/v1").await.code(), 200);
-    let identity = Identity { name: "somebody".to_owned(), group: None };
-    let certificate = world.authority.issue_client(&identity, std::time::SystemTime::now()).unwrap();
+    let identity = Identity {
+        name: "somebody".to_owned(),
+        group: None,
+    };
+    let certificate = world
+        .authority
+        .issue_client(&identity, std::time::SystemTime::now())
+        .unwrap();
     let stranger = world.as_user(Some(&certificate)).await.at(ALL);
     for path in [EVERYWHERE, "/api/v1/configmaps?watch=1", "/api/v1/nothings"] {
         let refused = stranger.get(path).await;

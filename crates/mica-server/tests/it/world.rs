@@ -79,12 +79,23 @@ impl World {
         );
         let roots = Arc::new(ClientRoots::new(&[authority.certificate().clone()]).unwrap());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = Listener::bind(any, Arc::new(certificates), roots, listen).await.unwrap();
+        let listener = Listener::bind(any, Arc::new(certificates), roots, listen)
+            .await
+            .unwrap();
         let addr = listener.local_addr().unwrap();
         let envelope = Envelope::new(server.clone(), EnvelopeOptions::default(), HttpMetrics::new(&metrics));
         let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));
         let admin = client_certificate(&authority, "admin");
-        Self { store, server, addr, authority, admin, drain, tasks, serving }
+        Self {
+            store,
+            server,
+            addr,
+            authority,
+            admin,
+            drain,
+            tasks,
+            serving,
+        }
     }
 
     /// The API of root.
@@ -94,18 +105,31 @@ impl World {
 
     /// A client of the server under a host of its own choosing.
     pub async fn host(&self, sni: &str, host: &str) -> Api {
-        Api { sender: self.connect(sni, Some(&self.admin)).await, host: host.to_owned(), prefix: String::new() }
+        Api {
+            sender: self.connect(sni, Some(&self.admin)).await,
+            host: host.to_owned(),
+            prefix: String::new(),
+        }
     }
 
     /// A client with another certificate, or with none.
     pub async fn as_user(&self, certificate: Option<&Issued>) -> Api {
         let sender = self.connect("localhost", certificate).await;
-        Api { sender, host: "localhost".to_owned(), prefix: String::new() }
+        Api {
+            sender,
+            host: "localhost".to_owned(),
+            prefix: String::new(),
+        }
     }
 
     pub async fn connect(&self, sni: &str, certificate: Option<&Issued>) -> http2::SendRequest<Full<Bytes>> {
-        let dial =
-            Dial { addr: self.addr, authority: self.authority.certificate(), host: sni, alpn: HTTP2, certificate };
+        let dial = Dial {
+            addr: self.addr,
+            authority: self.authority.certificate(),
+            host: sni,
+            alpn: HTTP2,
+            certificate,
+        };
         match dial.connect().await.unwrap() {
             Connection::Http2(sender) => sender,
             Connection::Http1(_) => panic!("the server speaks HTTP/2"),
@@ -176,7 +200,10 @@ impl Answer {
 
 impl Api {
     pub fn at(&self, prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), ..self.clone() }
+        Self {
+            prefix: prefix.to_owned(),
+            ..self.clone()
+        }
     }
 
     /// The same client over another connection: as somebody else.
@@ -188,7 +215,13 @@ impl Api {
         self.at(&format!("/clusters/{name}/control-plane"))
     }
 
-    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Bytes) -> http::Response<Incoming> {
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> http::Response<Incoming> {
         let uri = format!("https://{}{}{path}", self.host, self.prefix);
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
@@ -196,7 +229,10 @@ impl Api {
         }
         let mut sender = self.sender.clone();
         sender.ready().await.unwrap();
-        sender.send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
+        sender
+            .send_request(request.body(Full::new(body)).unwrap())
+            .await
+            .unwrap()
     }
 
     pub async fn call(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
@@ -211,16 +247,34 @@ impl Api {
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.call(Method::POST, path, &[("content-type", "application/json")], body.to_string()).await
+        self.call(
+            Method::POST,
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.call(Method::PUT, path, &[("content-type", "application/json")], body.to_string()).await
+        self.call(
+            Method::PUT,
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     /// A merge patch.
     pub async fn patch(&self, path: &str, body: &Value) -> Answer {
-        self.call(Method::PATCH, path, &[("content-type", "application/merge-patch+json")], body.to_string()).await
+        self.call(
+            Method::PATCH,
+            path,
+            &[("content-type", "application/merge-patch+json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub async fn delete(&self, path: &str) -> Answer {
@@ -234,7 +288,10 @@ impl Api {
         if status != StatusCode::OK {
             panic!("{status}: {:?}", (&mut body).collect().await.unwrap().to_bytes());
         }
-        Watcher { body, buffer: BytesMut::new() }
+        Watcher {
+            body,
+            buffer: BytesMut::new(),
+        }
     }
 
     pub async fn create_plane(&self, name: &str) -> Value {
@@ -249,7 +306,11 @@ impl Api {
             if answer.code() == status {
                 return answer.json();
             }
-            assert!(tokio::time::Instant::now() < end, "{path} still answers {}", answer.json());
+            assert!(
+                tokio::time::Instant::now() < end,
+                "{path} still answers {}",
+                answer.json()
+            );
             tokio::task::yield_now().await;
         }
     }
@@ -264,7 +325,9 @@ pub struct Watcher {
 impl Watcher {
     /// The next event; `None` when the watch has ended cleanly.
     pub async fn next(&mut self) -> Option<Value> {
-        tokio::time::timeout(PATIENCE, self.read()).await.expect("an event in time")
+        tokio::time::timeout(PATIENCE, self.read())
+            .await
+            .expect("an event in time")
     }
 
     async fn read(&mut self) -> Option<Value> {
@@ -289,7 +352,9 @@ impl Watcher {
 
     /// The next event as `TYPE name`.
     pub async fn brief(&mut self) -> String {
-        self.next().await.map_or_else(|| "end".to_owned(), |event| brief(&event))
+        self.next()
+            .await
+            .map_or_else(|| "end".to_owned(), |event| brief(&event))
     }
 
     pub async fn briefs(&mut self, count: usize) -> Vec<String> {
@@ -314,7 +379,12 @@ pub fn revision_of(object: &Value) -> u64 {
 }
 
 pub fn names(list: &Value) -> Vec<&str> {
-    list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name")).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| text(item, "/metadata/name"))
+        .collect()
 }
 
 pub const PLANES: &str = "/apis/mica.dev/v1alpha1/planes";

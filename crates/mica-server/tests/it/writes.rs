@@ -4,7 +4,7 @@ use futures::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::world::{Api, MAPS, PLANES, World, held, map, namespace, names, plane, revision_of, text};
+use super::world::{Api, MAPS, PLANES, World, held, map, names, namespace, plane, revision_of, text};
 
 #[tokio::test]
 async fn a_hundred_patches_of_one_object_at_once_all_succeed() {
@@ -30,7 +30,10 @@ async fn of_two_updates_from_one_version_one_is_a_conflict() {
     api.put(&path, &a).await.expect(200);
     a["data"] = json!({"k": "second"});
     let conflict = api.put(&path, &a).await;
-    assert_eq!(conflict.message(), "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again");
+    assert_eq!(
+        conflict.message(),
+        "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"
+    );
     let stale = json!({"metadata": {"resourceVersion": text(&a, "/metadata/resourceVersion")}, "data": {"k": "third"}});
     assert_eq!(api.patch(&path, &stale).await.code(), 409);
     // Without a version the last one wins; the same content again is no write.
@@ -68,7 +71,10 @@ async fn a_dry_run_answers_as_if_and_writes_nothing() {
     let created = api.post(&format!("{MAPS}?dryRun=All"), &map("b")).await.expect(201);
     assert!(created["metadata"].get("resourceVersion").is_none() && !text(&created, "/metadata/uid").is_empty());
     api.post(&format!("{MAPS}?dryRun=All"), &map("a")).await.expect(409);
-    let patched = api.patch(&format!("{MAPS}/a?dryRun=All"), &json!({"data": {"k": "w"}})).await.expect(200);
+    let patched = api
+        .patch(&format!("{MAPS}/a?dryRun=All"), &json!({"data": {"k": "w"}}))
+        .await
+        .expect(200);
     assert_eq!(patched["data"]["k"], "w");
     api.put(&format!("{MAPS}/a?dryRun=All"), &map("a")).await.expect(200);
     api.delete(&format!("{MAPS}/a?dryRun=All")).await.expect(200);
@@ -79,10 +85,15 @@ async fn a_dry_run_answers_as_if_and_writes_nothing() {
     api.patch(&base, &json!({"data": {"k": "w"}})).await.expect(200);
     api.delete(&base).await.expect(200);
     let root = world.root().await;
-    root.post(&format!("{PLANES}?dryRun=All"), &plane("q")).await.expect(201);
+    root.post(&format!("{PLANES}?dryRun=All"), &plane("q"))
+        .await
+        .expect(201);
     root.delete(&format!("{PLANES}/p?dryRun=All")).await.expect(200);
     assert_eq!(root.at_plane("q").get(MAPS).await.code(), 404);
-    assert_eq!((api.get(MAPS).await.expect(200)["items"].clone(), world.revision().await), (before["items"].clone(), revision));
+    assert_eq!(
+        (api.get(MAPS).await.expect(200)["items"].clone(), world.revision().await),
+        (before["items"].clone(), revision)
+    );
 }
 
 #[tokio::test]
@@ -111,7 +122,9 @@ async fn finalizers_hold_an_object_and_keep_new_ones_off() {
     api.post(MAPS, &map("a")).await.expect(409);
     let more = json!({"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}});
     assert_eq!(api.patch(&path, &more).await.code(), 422);
-    api.patch(&path, &json!({"metadata": {"finalizers": []}})).await.expect(200);
+    api.patch(&path, &json!({"metadata": {"finalizers": []}}))
+        .await
+        .expect(200);
     assert_eq!(api.get(&path).await.code(), 404);
 }
 
@@ -123,13 +136,22 @@ async fn generation_counts_changes_of_spec_alone() {
     let created = root.create_plane("p").await;
     assert_eq!(generation(&created), Some(1));
     let path = format!("{PLANES}/p");
-    let labelled = root.patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    let labelled = root
+        .patch(&path, &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .expect(200);
     assert_eq!(generation(&labelled), Some(1));
-    let changed = root.patch(&path, &json!({"spec": {"state": "ReadOnly"}})).await.expect(200);
+    let changed = root
+        .patch(&path, &json!({"spec": {"state": "ReadOnly"}}))
+        .await
+        .expect(200);
     assert_eq!(generation(&changed), Some(2));
     let status = json!({"spec": {"state": "Active"}, "status": {"note": "x"}, "metadata": {"generation": 9}});
     let status = root.patch(&format!("{path}/status"), &status).await.expect(200);
-    assert_eq!((generation(&status), text(&status, "/spec/state")), (Some(2), "ReadOnly"));
+    assert_eq!(
+        (generation(&status), text(&status, "/spec/state")),
+        (Some(2), "ReadOnly")
+    );
 }
 
 #[tokio::test]
@@ -143,9 +165,17 @@ async fn a_collection_is_deleted_by_selector_and_limit() {
     }
     api.post(MAPS, &held("held", "example.com/hold")).await.expect(201);
     let deleted = api.delete(&format!("{MAPS}?labelSelector=l%3Dx")).await.expect(200);
-    assert_eq!((deleted["kind"].as_str(), names(&deleted).len()), (Some("ConfigMapList"), 10));
-    api.delete(&format!("{MAPS}?labelSelector=l%3Dy&limit=7")).await.expect(200);
-    assert_eq!(names(&api.get(&format!("{MAPS}?labelSelector=l")).await.expect(200)).len(), 23);
+    assert_eq!(
+        (deleted["kind"].as_str(), names(&deleted).len()),
+        (Some("ConfigMapList"), 10)
+    );
+    api.delete(&format!("{MAPS}?labelSelector=l%3Dy&limit=7"))
+        .await
+        .expect(200);
+    assert_eq!(
+        names(&api.get(&format!("{MAPS}?labelSelector=l")).await.expect(200)).len(),
+        23
+    );
     api.delete(MAPS).await.expect(200);
     assert_eq!(names(&api.get(MAPS).await.expect(200)), ["held"]);
     assert_eq!(api.delete("/api/v1/namespaces").await.code(), 405);
@@ -159,10 +189,20 @@ async fn preconditions_and_bodies_must_name_the_object_they_mean() {
     let path = format!("{MAPS}/a");
     let delete = |options: Value| {
         let (api, path) = (api.clone(), path.clone());
-        async move { api.call(Method::DELETE, &path, &[("content-type", "application/json")], options.to_string()).await }
+        async move {
+            api.call(
+                Method::DELETE,
+                &path,
+                &[("content-type", "application/json")],
+                options.to_string(),
+            )
+            .await
+        }
     };
     delete(json!({"preconditions": {"uid": "other"}})).await.expect(409);
-    delete(json!({"preconditions": {"resourceVersion": "1"}})).await.expect(409);
+    delete(json!({"preconditions": {"resourceVersion": "1"}}))
+        .await
+        .expect(409);
     let mut other = a.clone();
     other["metadata"]["uid"] = "other".into();
     api.put(&path, &other).await.expect(409);
@@ -178,7 +218,9 @@ async fn preconditions_and_bodies_must_name_the_object_they_mean() {
     let mut versioned = map("e");
     versioned["metadata"]["resourceVersion"] = "12".into();
     api.post(MAPS, &versioned).await.expect(500);
-    delete(json!({"preconditions": {"uid": a["metadata"]["uid"]}})).await.expect(200);
+    delete(json!({"preconditions": {"uid": a["metadata"]["uid"]}}))
+        .await
+        .expect(200);
 }
 
 #[tokio::test]
@@ -186,16 +228,22 @@ async fn generated_names_are_distinct_and_ours_to_make() {
     let world = World::start().await;
     let api = world.plane("p").await;
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g-"}});
-    let creations = (0..50).map(|_| async { text(&api.post(MAPS, &body).await.expect(201), "/metadata/name").to_owned() });
+    let creations =
+        (0..50).map(|_| async { text(&api.post(MAPS, &body).await.expect(201), "/metadata/name").to_owned() });
     let mut all = join_all(creations).await;
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 50);
     assert!(all.iter().all(|name| name.starts_with("g-") && name.len() == 7));
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": []}});
-    let range = api.post("/api/v1/namespaces/default/limitranges", &range).await.expect(201);
+    let range = api
+        .post("/api/v1/namespaces/default/limitranges", &range)
+        .await
+        .expect(201);
     assert_eq!(text(&range, "/metadata/name").len(), 36);
-    api.post(MAPS, &json!({"apiVersion": "v1", "kind": "ConfigMap"})).await.expect(422);
+    api.post(MAPS, &json!({"apiVersion": "v1", "kind": "ConfigMap"}))
+        .await
+        .expect(422);
 }
 
 #[tokio::test]
@@ -206,10 +254,16 @@ async fn immutable_configmaps_stay() {
     fixed["immutable"] = true.into();
     api.post(MAPS, &fixed).await.expect(201);
     let path = format!("{MAPS}/a");
-    for change in [json!({"data": {"k": "w"}}), json!({"immutable": null}), json!({"binaryData": {"b": "eA=="}})] {
+    for change in [
+        json!({"data": {"k": "w"}}),
+        json!({"immutable": null}),
+        json!({"binaryData": {"b": "eA=="}}),
+    ] {
         api.patch(&path, &change).await.expect(422);
     }
-    api.patch(&path, &json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    api.patch(&path, &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .expect(200);
     api.delete(&path).await.expect(200);
 }
 
@@ -224,8 +278,13 @@ async fn an_object_needs_a_namespace_that_exists_and_stays() {
     let marked = api.delete("/api/v1/namespaces/n").await.expect(200);
     assert_eq!(text(&marked, "/status/phase"), "Terminating");
     let refused = api.post(maps, &map("b")).await;
-    assert_eq!(refused.message(), "configmaps \"b\" is forbidden: unable to create new content in namespace n because it is being terminated");
-    api.patch(&format!("{maps}/a"), &json!({"data": {"k": "w"}})).await.expect(200);
+    assert_eq!(
+        refused.message(),
+        "configmaps \"b\" is forbidden: unable to create new content in namespace n because it is being terminated"
+    );
+    api.patch(&format!("{maps}/a"), &json!({"data": {"k": "w"}}))
+        .await
+        .expect(200);
     // What a namespace controller does when nothing is left.
     let mut finalized = api.get("/api/v1/namespaces/n").await.expect(200);
     finalized["spec"] = json!({});
@@ -244,19 +303,39 @@ async fn annotations_of_all_planes_answers_are_stripped_on_every_write() {
     let a = api.post(MAPS, &a).await.expect(201);
     assert_eq!(a["metadata"].get("annotations"), None);
     let path = format!("{MAPS}/a");
-    let patched = api.patch(&path, &json!({"metadata": {"annotations": {"mica.dev/plane": "x", "mine": "1"}}})).await.expect(200);
+    let patched = api
+        .patch(
+            &path,
+            &json!({"metadata": {"annotations": {"mica.dev/plane": "x", "mine": "1"}}}),
+        )
+        .await
+        .expect(200);
     assert_eq!(patched["metadata"]["annotations"], json!({"mine": "1"}));
     let operation = json!([{"op": "add", "path": "/metadata/annotations/mica.dev~1plane-id", "value": "z"}]);
-    let answer = api.call(Method::PATCH, &path, &[("content-type", "application/json-patch+json")], operation.to_string()).await;
+    let answer = api
+        .call(
+            Method::PATCH,
+            &path,
+            &[("content-type", "application/json-patch+json")],
+            operation.to_string(),
+        )
+        .await;
     assert_eq!(answer.expect(200)["metadata"]["annotations"], json!({"mine": "1"}));
-    let wide = api.at("/clusters/*/control-plane").get("/api/v1/configmaps?labelSelector=").await.expect(200);
+    let wide = api
+        .at("/clusters/*/control-plane")
+        .get("/api/v1/configmaps?labelSelector=")
+        .await
+        .expect(200);
     let mut read = wide["items"][0].clone();
     assert_eq!(text(&read, "/metadata/annotations/mica.dev~1plane"), "p");
     read["data"] = json!({"k": "w"});
     let written = api.put(&path, &read).await.expect(200);
     assert_eq!(written["metadata"]["annotations"], json!({"mine": "1"}));
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "annotations": reserved}});
-    let lease = api.put("/apis/coordination.k8s.io/v1/namespaces/default/leases/l", &lease).await.expect(201);
+    let lease = api
+        .put("/apis/coordination.k8s.io/v1/namespaces/default/leases/l", &lease)
+        .await
+        .expect(201);
     assert_eq!(lease["metadata"].get("annotations"), None);
 }
 
@@ -276,7 +355,10 @@ async fn update_names_a_mistake_in_metadata_as_often_as_upstream_does() {
     };
     assert_eq!(causes(MAPS, map("a")).await, 4);
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}});
-    assert_eq!(causes("/apis/coordination.k8s.io/v1/namespaces/default/leases", lease).await, 3);
+    assert_eq!(
+        causes("/apis/coordination.k8s.io/v1/namespaces/default/leases", lease).await,
+        3
+    );
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "r"}, "spec": {"limits": []}});
     assert_eq!(causes("/api/v1/namespaces/default/limitranges", range).await, 3);
 }
@@ -300,20 +382,36 @@ async fn no_write_lands_after_its_plane_was_suspended() {
     let second = World::on(world.store.clone()).await;
     let other = second.root().await.at_plane("p");
     let writers: Vec<_> = (0..8)
-        .map(|writer| tokio::spawn(write_until_refused(if writer % 2 == 0 { api.clone() } else { other.clone() }, writer)))
+        .map(|writer| {
+            tokio::spawn(write_until_refused(
+                if writer % 2 == 0 { api.clone() } else { other.clone() },
+                writer,
+            ))
+        })
         .collect();
     // Let some writes through first.
     while names(&api.get(MAPS).await.expect(200)).len() < 20 {}
-    let suspended = root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Suspended"}})).await.expect(200);
+    let suspended = root
+        .patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Suspended"}}))
+        .await
+        .expect(200);
     let mut written = 0;
     for writer in writers {
         written += writer.await.unwrap();
     }
-    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Active"}})).await.expect(200);
+    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Active"}}))
+        .await
+        .expect(200);
     let list = api.get(MAPS).await.expect(200);
     assert_eq!(names(&list).len(), written + 1);
     let after = revision_of(&suspended);
-    assert!(list["items"].as_array().unwrap().iter().all(|item| revision_of(item) < after));
+    assert!(
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|item| revision_of(item) < after)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -321,7 +419,9 @@ async fn no_write_lands_after_its_plane_was_deleted() {
     let world = World::start().await;
     let (api, root) = (world.plane("p").await, world.root().await);
     let id = world.server.directory.by_name("p").await.unwrap().id;
-    let writers: Vec<_> = (0..8).map(|writer| tokio::spawn(write_until_refused(api.clone(), writer))).collect();
+    let writers: Vec<_> = (0..8)
+        .map(|writer| tokio::spawn(write_until_refused(api.clone(), writer)))
+        .collect();
     while names(&api.get(MAPS).await.expect(200)).len() < 20 {}
     root.delete(&format!("{PLANES}/p")).await.expect(200);
     for writer in writers {
@@ -340,11 +440,20 @@ async fn tokens_and_certificates_are_refused_as_upstream_words_it() {
     let request = |seconds: i64| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [], "expirationSeconds": seconds}});
     let short = api.post(path, &request(5)).await;
     assert_eq!(short.code(), 422);
-    assert!(short.message().contains("may not specify a duration less than 10 minutes"), "{}", short.message());
+    assert!(
+        short
+            .message()
+            .contains("may not specify a duration less than 10 minutes"),
+        "{}",
+        short.message()
+    );
     assert_eq!(api.post(path, &request(3600)).await.code(), 501);
     let missing = "/api/v1/namespaces/default/serviceaccounts/missing/token";
     assert_eq!(api.post(missing, &request(3600)).await.code(), 404);
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}});
     let review = api.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
-    assert_eq!((review.code(), review.message()), (400, "token is required for TokenReview in authentication".to_owned()));
+    assert_eq!(
+        (review.code(), review.message()),
+        (400, "token is required for TokenReview in authentication".to_owned())
+    );
 }
