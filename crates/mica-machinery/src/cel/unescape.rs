@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn literals_mean_what_upstream_says() {
-        let cases: &[(&str, Form, Result<&[u8], &str>)] = &[
+        type Case = (&'static str, Form, Result<&'static [u8], &'static str>);
+        let cases: &[Case] = &[
             ("'a\\nb'", Form::Text, Ok(b"a\nb")),
             ("\"\\u00e9\"", Form::Text, Ok("é".as_bytes())),
             ("'\\xff'", Form::Text, Ok("ÿ".as_bytes())),

@@ -38,7 +38,7 @@ pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Eval
         (Val::Ip(a), Val::Ip(b)) => a == b,
         (Val::Cidr(a), Val::Cidr(b)) => a == b,
         (Val::Url(a), Val::Url(b)) => a == b,
-        (Val::Semver(a), Val::Semver(b)) => a.cmp(b) == Ordering::Equal,
+        (Val::Semver(a), Val::Semver(b)) => a.precedence(b) == Ordering::Equal,
         (Val::Format(a), Val::Format(b)) => a.name == b.name,
         (Val::Authz(a), Val::Authz(b)) => a == b,
         (

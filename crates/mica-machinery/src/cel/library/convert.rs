@@ -173,7 +173,7 @@ pub fn format_double(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').expect("the format writes an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    if value != 0.0 && (exponent < -4 || exponent >= 6) {
+    if value != 0.0 && !(-4..6).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }

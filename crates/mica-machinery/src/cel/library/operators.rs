@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::compare::{are_ordered, equal, order, same_key, with_key};
+use super::compare::{are_ordered, equal, order, same_key};
 use super::time::Instant;
 use super::{EvalError, Host, Implementation, Outcome};
 use crate::cel::schema::ListKind;
@@ -109,7 +109,6 @@ fn join<'a>(host: &mut Host<'_>, a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
             }
         }
     }
-    let _ = with_key;
     Ok(Val::List(a.with_items(items)))
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{EvalError, Implementation, Outcome, semver};
+use super::{EvalError, Implementation, Outcome};
 use crate::cel::value::Val;
 use crate::quantity::{Format, Quantity};
 
@@ -49,7 +49,7 @@ fn with<'a>(args: &[Val<'a>], of: fn(&Quantity) -> Outcome<'a>) -> Outcome<'a> {
 fn compare(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
     match args {
         [Val::Quantity(a), Val::Quantity(b)] => Ok(a.cmp(b)),
-        [Val::Semver(a), Val::Semver(b)] => Ok(semver::Version::cmp(a, b)),
+        [Val::Semver(a), Val::Semver(b)] => Ok(a.precedence(b)),
         _ => Err(EvalError::no_overload()),
     }
 }

@@ -439,7 +439,7 @@ mod tests {
         ];
         for (pattern, want) in cases {
             assert_eq!(
-                compile(pattern).err().expect(pattern),
+                compile(pattern).expect_err(pattern),
                 format!("error parsing regexp: {want}")
             );
         }

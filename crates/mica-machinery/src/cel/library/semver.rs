@@ -24,7 +24,7 @@ enum Pre {
 
 impl Version {
     /// Precedence: build metadata does not count, a version with a pre-release comes before the one without.
-    pub fn cmp(&self, other: &Self) -> Ordering {
+    pub fn precedence(&self, other: &Self) -> Ordering {
         (self.major, self.minor, self.patch)
             .cmp(&(other.major, other.minor, other.patch))
             .then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {

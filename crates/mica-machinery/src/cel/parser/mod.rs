@@ -4,11 +4,13 @@
 //! one token where upstream does, and goes on; where upstream searches for a place to resume, it stops at that error.
 //! Depth and size are bounded as upstream bounds them, so that nothing which walks a tree needs to fear for its stack.
 
-use super::ast::{Call, Entry, Expr, FieldInit, Id, Kind, List, Literal, Positions, Select, Struct, op};
-use super::lexer::{Lexeme, Token, lex};
-use super::macros;
-use super::source::{CompileErrors, Issue};
-use super::unescape::{Form, unescape};
+mod literal;
+mod token;
+
+use crate::cel::ast::{Call, Expr, Id, Kind, Literal, Positions, Select, op};
+use crate::cel::lexer::{Lexeme, Token, lex};
+use crate::cel::macros;
+use crate::cel::source::{CompileErrors, Issue};
 
 /// Characters in an expression.
 const MAX_SIZE: usize = 100_000;
@@ -43,11 +45,7 @@ const RESERVED: &[&str] = &[
 
 const OPERAND: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const ARGUMENT: &str = "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 const SUBSCRIPT: &str = "{'[', '{', '(', '.', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const ELEMENT: &str = "{'[', ']', '{', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const KEY: &str = "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const FIELD: &str = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
 
 /// A parsed expression and where its nodes stand.
 #[derive(Debug, Clone)]
@@ -70,7 +68,7 @@ pub fn parse(source: &str) -> Result<Parsed, CompileErrors> {
         .into_iter()
         .map(|(at, text)| Issue {
             offset: at as i32,
-            message: format!("Syntax error: token recognition error at: '{}'", shown(&text)),
+            message: format!("Syntax error: token recognition error at: '{}'", token::shown(&text)),
         })
         .collect();
     let mut parser = Parser {
@@ -367,33 +365,6 @@ impl Parser<'_> {
         Ok((global(id, function, vec![operand, index]), height))
     }
 
-    /// `(a, b)`, the opening parenthesis included.
-    fn arguments(&mut self) -> Result<(Vec<Expr>, u32)> {
-        self.advance();
-        let mut args = Vec::new();
-        let mut height = 0;
-        if self.token() == Token::RightParen {
-            self.advance();
-            return Ok((args, height));
-        }
-        self.operand_or(ARGUMENT, |token| token == Token::RightParen)?;
-        if self.token() == Token::RightParen {
-            self.advance();
-            return Ok((args, height));
-        }
-        loop {
-            let (arg, below) = self.expr()?;
-            args.push(arg);
-            height = height.max(below);
-            if self.token() != Token::Comma {
-                break;
-            }
-            self.advance();
-        }
-        self.expect(Token::RightParen, "')'")?;
-        Ok((args, height))
-    }
-
     fn primary(&mut self) -> Result<Node> {
         match self.token() {
             Token::Dot | Token::Ident => self.name(),
@@ -417,19 +388,6 @@ impl Parser<'_> {
             | Token::Null => self.literal(),
             _ => Err(self.mismatched(OPERAND)),
         }
-    }
-
-    /// Goes on if an operand starts here, or `other` is true of the token; skips one token if that helps.
-    fn operand_or(&mut self, expecting: &str, other: fn(Token) -> bool) -> Result<()> {
-        let fits = |token| starts_operand(token) || other(token);
-        if fits(self.token()) {
-            return Ok(());
-        }
-        if self.token() != Token::End && fits(self.peek(1)) {
-            self.extraneous(expecting);
-            return Ok(());
-        }
-        Err(self.mismatched(expecting))
     }
 
     fn name(&mut self) -> Result<Node> {
@@ -477,311 +435,6 @@ impl Parser<'_> {
         ))
     }
 
-    /// Whether the names from here on are followed by `{`.
-    fn builds_message(&self) -> bool {
-        let mut ahead = 1;
-        while self.peek(ahead) == Token::Dot && self.peek(ahead + 1) == Token::Ident {
-            ahead += 2;
-        }
-        self.peek(ahead) == Token::LeftBrace
-    }
-
-    fn message(&mut self, mut name: String) -> Result<Node> {
-        name.push_str(&self.text());
-        self.advance();
-        while self.token() == Token::Dot {
-            self.advance();
-            name.push('.');
-            name.push_str(&self.text());
-            self.advance();
-        }
-        let id = self.id_here();
-        self.advance();
-        let mut fields = Vec::new();
-        let mut height = 0;
-        let mut first = true;
-        while self.token() != Token::RightBrace {
-            if self.token() == Token::Comma && self.peek(1) == Token::RightBrace {
-                self.advance();
-                break;
-            }
-            let optional = self.token() == Token::Question;
-            if optional {
-                self.advance();
-            }
-            if self.token() == Token::EscapedIdent {
-                return Err(self.plain("unsupported syntax: '`'"));
-            }
-            if self.token() != Token::Ident {
-                return Err(self.mismatched(if first { FIELD } else { "'}'" }));
-            }
-            first = false;
-            let field = self.text();
-            self.advance();
-            let init = self.id_here();
-            self.expect(Token::Colon, "':'")?;
-            let (value, below) = self.expr()?;
-            height = height.max(below);
-            fields.push(FieldInit {
-                id: init,
-                name: field,
-                value,
-                optional,
-            });
-            if !self.comma_or(Token::RightBrace, "{'}', ','}")? {
-                break;
-            }
-        }
-        self.expect(Token::RightBrace, "'}'")?;
-        Ok((
-            Expr {
-                id,
-                kind: Kind::Struct(Struct { name, fields }),
-            },
-            height,
-        ))
-    }
-
-    fn list(&mut self) -> Result<Node> {
-        let id = self.id_here();
-        self.advance();
-        let mut list = List {
-            elements: Vec::new(),
-            optional: Vec::new(),
-        };
-        let mut height = 0;
-        while self.token() != Token::RightBracket {
-            if self.token() == Token::Comma && self.peek(1) == Token::RightBracket {
-                self.advance();
-                break;
-            }
-            if self.token() == Token::Question {
-                list.optional.push(list.elements.len());
-                self.advance();
-            } else if list.elements.is_empty() {
-                self.operand_or(ELEMENT, |token| {
-                    matches!(token, Token::RightBracket | Token::Comma | Token::Question)
-                })?;
-            }
-            let (element, below) = self.expr()?;
-            height = height.max(below);
-            list.elements.push(element);
-            if !self.comma_or(Token::RightBracket, "{']', ','}")? {
-                break;
-            }
-        }
-        self.expect(Token::RightBracket, "']'")?;
-        Ok((
-            Expr {
-                id,
-                kind: Kind::List(list),
-            },
-            height,
-        ))
-    }
-
-    fn map(&mut self) -> Result<Node> {
-        let id = self.id_here();
-        self.advance();
-        let mut entries = Vec::new();
-        let mut height = 0;
-        while self.token() != Token::RightBrace {
-            if self.token() == Token::Comma && self.peek(1) == Token::RightBrace {
-                self.advance();
-                break;
-            }
-            let optional = self.token() == Token::Question;
-            if optional {
-                self.advance();
-            } else if entries.is_empty() {
-                self.operand_or(KEY, |token| {
-                    matches!(token, Token::RightBrace | Token::Comma | Token::Question)
-                })?;
-            }
-            let (key, above) = self.expr()?;
-            let entry = self.id_here();
-            self.expect(Token::Colon, "':'")?;
-            let (value, below) = self.expr()?;
-            height = height.max(above).max(below);
-            entries.push(Entry {
-                id: entry,
-                key,
-                value,
-                optional,
-            });
-            if !self.comma_or(Token::RightBrace, "{'}', ','}")? {
-                break;
-            }
-        }
-        self.expect(Token::RightBrace, "'}'")?;
-        Ok((
-            Expr {
-                id,
-                kind: Kind::Map(entries),
-            },
-            height,
-        ))
-    }
-
-    /// Takes a comma, and says whether another element follows it.
-    fn comma_or(&mut self, close: Token, both: &str) -> Result<bool> {
-        let fits = |token| token == close || token == Token::Comma;
-        if !fits(self.token()) {
-            if !fits(self.peek(1)) {
-                return Err(self.mismatched(both));
-            }
-            self.extraneous(both);
-        }
-        if self.token() == close {
-            return Ok(false);
-        }
-        self.advance();
-        Ok(starts_operand(self.token()) || self.token() == Token::Question)
-    }
-
-    fn literal(&mut self) -> Result<Node> {
-        let start = self.here();
-        let mut text = String::new();
-        if self.token() == Token::Minus {
-            text.push('-');
-            self.advance();
-        }
-        text.push_str(&self.text());
-        let token = self.token();
-        self.advance();
-        let parsed = match token {
-            Token::Int => integer(&text).map(Literal::Int).ok_or("invalid int literal"),
-            Token::Uint => unsigned(&text).map(Literal::Uint).ok_or("invalid uint literal"),
-            Token::Float => {
-                let value = text.parse().ok().filter(|value: &f64| value.is_finite());
-                value.map(Literal::Double).ok_or("invalid double literal")
-            }
-            Token::String => unescape(&text, Form::Text)
-                .map(|bytes| Literal::String(String::from_utf8(bytes).expect("escapes make whole characters"))),
-            Token::Bytes => unescape(&text[1..], Form::Bytes).map(Literal::Bytes),
-            Token::True => Ok(Literal::Bool(true)),
-            Token::False => Ok(Literal::Bool(false)),
-            _ => Ok(Literal::Null),
-        };
-        let literal = match parsed {
-            Ok(literal) => literal,
-            Err(message) => {
-                self.issues.push(Issue {
-                    offset: start,
-                    message: message.to_owned(),
-                });
-                Literal::Null
-            }
-        };
-        let id = self.positions.next(start);
-        Ok((
-            Expr {
-                id,
-                kind: Kind::Literal(literal),
-            },
-            0,
-        ))
-    }
-
-    fn token(&self) -> Token {
-        self.tokens[self.at].token
-    }
-
-    fn peek(&self, ahead: usize) -> Token {
-        self.tokens
-            .get(self.at + ahead)
-            .map_or(Token::End, |lexeme| lexeme.token)
-    }
-
-    fn advance(&mut self) {
-        self.at = (self.at + 1).min(self.tokens.len() - 1);
-    }
-
-    fn here(&self) -> i32 {
-        self.tokens[self.at].start as i32
-    }
-
-    fn id_here(&mut self) -> Id {
-        let at = self.here();
-        self.positions.next(at)
-    }
-
-    fn text(&self) -> String {
-        self.text_at(self.at)
-    }
-
-    fn text_at(&self, at: usize) -> String {
-        let lexeme = self.tokens[at];
-        if lexeme.token == Token::End {
-            return "<EOF>".to_owned();
-        }
-        self.chars[lexeme.start..lexeme.end].iter().collect()
-    }
-
-    /// Takes `token`; skips one token before it, or does without it, where that repairs the input.
-    fn expect(&mut self, token: Token, name: &str) -> Result<()> {
-        let found = self.token();
-        if found == token {
-            self.advance();
-            return Ok(());
-        }
-        if self.peek(1) == token && found != Token::End {
-            self.extraneous(name);
-            self.advance();
-            return Ok(());
-        }
-        let goes_on = if token == Token::Colon {
-            starts_operand(found)
-        } else {
-            self.can_follow(found)
-        };
-        if !goes_on {
-            return Err(self.mismatched(name));
-        }
-        let text = shown(&self.text());
-        let issue = self.syntax(format!("missing {name} at '{text}'"));
-        self.issues.push(issue);
-        Ok(())
-    }
-
-    /// Whether `token` may come after a closing token here.
-    fn can_follow(&self, token: Token) -> bool {
-        let nested = self.depths[Rule::Expr as usize] > 1;
-        match token {
-            Token::End => !nested,
-            Token::Comma | Token::RightParen | Token::RightBracket | Token::RightBrace | Token::Colon => nested,
-            Token::LeftBracket | Token::Dot | Token::Minus => true,
-            token => !starts_operand(token),
-        }
-    }
-
-    /// Reports the token here as one too many, and skips it.
-    fn extraneous(&mut self, expecting: &str) {
-        let text = shown(&self.text());
-        let issue = self.syntax(format!("extraneous input '{text}' expecting {expecting}"));
-        self.issues.push(issue);
-        self.advance();
-    }
-
-    fn mismatched(&self, expecting: &str) -> Issue {
-        let text = shown(&self.text());
-        self.syntax(format!("mismatched input '{text}' expecting {expecting}"))
-    }
-
-    fn syntax(&self, message: String) -> Issue {
-        Issue {
-            offset: self.here(),
-            message: format!("Syntax error: {message}"),
-        }
-    }
-
-    fn plain(&self, message: &str) -> Issue {
-        Issue {
-            offset: self.here(),
-            message: message.to_owned(),
-        }
-    }
-
     fn enter(&mut self, rule: Rule) -> Result<()> {
         let depth = &mut self.depths[rule as usize];
         *depth += 1;
@@ -807,32 +460,6 @@ impl Parser<'_> {
     }
 }
 
-fn starts_operand(token: Token) -> bool {
-    matches!(
-        token,
-        Token::LeftBracket
-            | Token::LeftBrace
-            | Token::LeftParen
-            | Token::Dot
-            | Token::Minus
-            | Token::Exclam
-            | Token::True
-            | Token::False
-            | Token::Null
-            | Token::Float
-            | Token::Int
-            | Token::Uint
-            | Token::String
-            | Token::Bytes
-            | Token::Ident
-    )
-}
-
-/// Text inside an error message: line ends and tabs are written out.
-fn shown(text: &str) -> String {
-    text.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
-}
-
 pub(super) fn global(id: Id, function: &str, args: Vec<Expr>) -> Expr {
     Expr {
         id,
@@ -841,24 +468,5 @@ pub(super) fn global(id: Id, function: &str, args: Vec<Expr>) -> Expr {
             function: function.to_owned(),
             args,
         })),
-    }
-}
-
-fn integer(text: &str) -> Option<i64> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", text),
-    };
-    match digits.strip_prefix("0x") {
-        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-fn unsigned(text: &str) -> Option<u64> {
-    let digits = &text[..text.len() - 1];
-    match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
     }
 }
