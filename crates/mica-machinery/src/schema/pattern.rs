@@ -17,6 +17,11 @@ const MAX_CACHE_BYTES: usize = 64 * 1024;
 /// Go's bound on a repetition count.
 const MAX_REPEAT: u32 = 1000;
 
+const POSIX_CLASSES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
+
 /// An expression, compiled when it is first used.
 #[derive(Debug)]
 pub struct Pattern {
@@ -159,6 +164,8 @@ impl<'p> Translator<'p> {
 
     /// A repetition operator that was read from `start` on.
     fn repeat(&mut self, start: usize, operator: &str) -> Result<(), String> {
+        let lazy = self.rest().starts_with('?');
+        self.at += usize::from(lazy);
         match self.last {
             Last::Nothing => {
                 return Err(go_error(
@@ -173,8 +180,7 @@ impl<'p> Translator<'p> {
             Last::Atom => {}
         }
         self.out.push_str(operator);
-        if self.rest().starts_with('?') {
-            self.at += 1;
+        if lazy {
             self.out.push('?');
         }
         self.last = Last::Repeat(start);
@@ -246,7 +252,11 @@ impl<'p> Translator<'p> {
                     return Err(go_error("invalid character class range", &self.source[start..]));
                 };
                 self.at += length;
-                Ok(self.source[start..self.at].to_owned())
+                let class = &self.source[start..self.at];
+                if Regex::new(class).is_err() {
+                    return Err(go_error("invalid character class range", class));
+                }
+                Ok(class.to_owned())
             }
             'x' => {
                 let rest = self.rest();
@@ -293,8 +303,12 @@ impl<'p> Translator<'p> {
             self.last = Last::Nothing;
             return Ok(());
         }
-        if rest.starts_with("(?P<") || rest.starts_with("(?<") {
-            let name_at = if rest.starts_with("(?P<") { 4 } else { 3 };
+        let name_at = match rest {
+            _ if rest.starts_with("(?P<") && rest.len() > 4 => 4,
+            _ if rest.starts_with("(?<") && rest.len() > 3 => 3,
+            _ => 0,
+        };
+        if name_at > 0 {
             let end = rest.find('>');
             let valid = end.is_some_and(|end| {
                 let name = rest.get(name_at..end).unwrap_or_default();
@@ -302,11 +316,11 @@ impl<'p> Translator<'p> {
             });
             let Some(end) = end.filter(|_| valid) else {
                 let shown = end.map_or(rest, |end| &rest[..=end]);
-                // Go reads lookbehind as a broken name.
                 return Err(go_error("invalid named capture", shown));
             };
+            // The name is not needed, and Go allows more of them.
             self.at += end + 1;
-            self.out.push_str(&rest[..=end]);
+            self.out.push('(');
             self.last = Last::Nothing;
             return Ok(());
         }
@@ -327,7 +341,7 @@ impl<'p> Translator<'p> {
                 let shown = length + after.chars().next().map_or(0, char::len_utf8);
                 return Err(go_error("invalid or unsupported Perl syntax", &rest[..shown]));
             }
-            None => return Err(go_error("missing closing )", self.source)),
+            None => return Err(go_error("invalid or unsupported Perl syntax", rest)),
         }
         self.last = Last::Nothing;
         Ok(())
@@ -356,11 +370,7 @@ impl<'p> Translator<'p> {
                 && let Some(end) = rest.find(":]")
             {
                 let name = &rest[..end + 2];
-                if !name
-                    .trim_matches(['[', ']', ':', '^'])
-                    .chars()
-                    .all(|c| c.is_ascii_alphabetic())
-                {
+                if !POSIX_CLASSES.contains(&name.trim_matches(['[', ']', ':', '^'])) {
                     return Err(go_error("invalid character class range", name));
                 }
                 class.push_str(name);
