@@ -342,13 +342,12 @@ impl Runner<'_> {
         };
         let invalid = |detail: String| Error::invalid(path, type_name, detail);
         if let Some(text) = &set.broken {
-            self.ran
-                .errors
-                .push(invalid(format!("rule compiler initialization error: {text}")));
+            let detail = format!("rule compiler initialization error: {text}");
+            self.ran.errors.push(invalid(detail));
             return;
         }
         if !set.rules.is_empty() && self.budget <= 0 {
-            self.exhausted(invalid);
+            self.exhausted(&invalid);
             return;
         }
         for rule in &set.rules {
@@ -357,10 +356,10 @@ impl Runner<'_> {
                 self.ran.errors.push(invalid(format!("rule compile error: {text}")));
                 continue;
             }
+            let uses_old = rule.compiled.old_self == UsesOldSelf::Yes;
             let Some(program) = &rule.compiled.program else {
                 continue;
             };
-            let uses_old = rule.compiled.old_self == UsesOldSelf::Yes;
             if uses_old && old.is_none() && !rule.optional_old_self {
                 continue;
             }
@@ -374,7 +373,7 @@ impl Runner<'_> {
             };
             let evaluated = program.evaluate(input);
             if !self.spend(evaluated.cost) {
-                self.exhausted(invalid);
+                self.exhausted(&invalid);
                 return;
             }
             match evaluated.result {
@@ -387,26 +386,27 @@ impl Runner<'_> {
                         self.ran.errors.push(error);
                     }
                 }
-                Err(EvalError::Failed(text)) if text.starts_with("no such overload") => {
-                    self.ran.errors.push(invalid(format!(
-                        "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {}",
-                        rule.shown()
-                    )));
-                }
-                Err(EvalError::Failed(text)) => {
-                    let detail = format!("{text} evaluating rule: {}", rule.shown());
-                    self.ran.errors.push(invalid(detail));
-                }
-                Err(EvalError::TooExpensive(text)) => {
-                    self.ran.errors.push(invalid(format!(
-                        "'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
-                        rule.shown()
-                    )));
-                    self.budget = -1;
-                    return;
-                }
+                Err(error) => self.unevaluated(rule, &error, &invalid),
+            }
+            if self.budget < 0 {
+                return;
             }
         }
+    }
+
+    /// Reports a rule that came to no result.
+    fn unevaluated(&mut self, rule: &Rule, error: &EvalError, invalid: &dyn Fn(String) -> Error) {
+        let shown = rule.shown();
+        self.ran.errors.push(invalid(match error {
+            EvalError::Failed(text) if text.starts_with("no such overload") => format!(
+                "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
+            ),
+            EvalError::Failed(text) => format!("{text} evaluating rule: {shown}"),
+            EvalError::TooExpensive(text) => {
+                self.budget = -1;
+                format!("'{text}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}")
+            }
+        }));
     }
 
     fn spend(&mut self, cost: u64) -> bool {
@@ -419,7 +419,7 @@ impl Runner<'_> {
         }
     }
 
-    fn exhausted(&mut self, invalid: impl Fn(String) -> Error) {
+    fn exhausted(&mut self, invalid: &dyn Fn(String) -> Error) {
         let text = "validation failed due to running out of cost budget, no further validation rules will be run";
         self.ran.errors.push(invalid(text.to_owned()));
         self.budget = -1;
