@@ -82,6 +82,23 @@ fn deep_nesting_is_refused_and_not_a_crash() {
     }
 }
 
+#[test]
+fn nesting_ends_where_upstreams_does() {
+    let refusal = |expression: String| Env::new().compile(&expression).err().map(|error| error.to_string());
+    let parens = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+    let sum = |terms: usize| format!("1{}", "+1".repeat(terms));
+    assert_eq!(refusal(parens(249)), None);
+    assert_eq!(
+        refusal(parens(250)),
+        Some("ERROR: <input>:-1:0: expression recursion limit exceeded: 250".into())
+    );
+    assert_eq!(refusal(sum(249)), None);
+    assert_eq!(
+        refusal(sum(251)),
+        Some("ERROR: <input>:-1:0: max recursion depth exceeded".into())
+    );
+}
+
 fn fragment() -> impl Strategy<Value = String> {
     let words = [
         "self",
