@@ -269,7 +269,8 @@ impl<'p> Translator<'p> {
                     Some((length, code))
                 });
                 let Some((length, code)) = code else {
-                    return Err(bad(self.source.len().min(self.at + 2)));
+                    let digits: usize = rest.chars().take(2).map(char::len_utf8).sum();
+                    return Err(bad(self.at + digits));
                 };
                 self.at += length;
                 Ok(format!(r"\x{{{:x}}}", u32::from(code)))
@@ -545,6 +546,7 @@ mod tests {
             error("(?=a)"),
             "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"
         );
+        assert_eq!(error(r"\xaé"), r"error parsing regexp: invalid escape sequence: `\xaé`");
         assert_eq!(error("a{1001}"), "error parsing regexp: invalid repeat count: `{1001}`");
         assert_eq!(
             error(r"a\"),

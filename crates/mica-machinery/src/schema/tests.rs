@@ -555,3 +555,36 @@ fn a_schema_costs_little_memory() {
     // 160 fields: the size of a place bounds what a definition costs, and 100 definitions are to stay below 200 KiB each.
     assert!(std::mem::size_of::<Node>() <= 256, "{}", std::mem::size_of::<Node>());
 }
+
+mod anything {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::jsonpath::JsonPath;
+
+    proptest! {
+        #[test]
+        fn no_pattern_panics(source in r"[a-z0\\\[\](){}|?*+^$.<>:=PQExpéΩ,-]{0,12}", text in ".{0,8}") {
+            let _ = crate::schema::pattern::Pattern::new(&source).matches(&text);
+        }
+
+        #[test]
+        fn no_path_panics(source in r#"[a-z0@$.\[\](){}?*'"\\=<>!:,é -]{0,16}"#) {
+            if let Ok(path) = JsonPath::parse(&source) {
+                let _ = path.find(&json!({"a": [1, {"b": "x"}], "c": null}));
+            }
+            let _ = crate::schema::selectable::field_path(&source, &json!({"properties": {"a": {}}}));
+        }
+
+        #[test]
+        fn no_format_panics(text in ".{0,24}", digits in "[0-9a-fT:/@. +é-]{0,24}") {
+            for format in ["uri", "email", "hostname", "ipv4", "cidr", "mac", "uuid", "isbn", "creditcard", "date", "datetime", "duration"] {
+                for text in [&text, &digits] {
+                    let schema = json!({"type": "object", "properties": {"f": {"type": "string", "format": format}}});
+                    let compiled = compiled(schema);
+                    let _ = compiled.validate(&object(&json!({"f": text})), None, Earlier::default());
+                }
+            }
+        }
+    }
+}
