@@ -70,7 +70,11 @@ impl PlaneName {
             && ends_well(bytes.first())
             && ends_well(bytes.last())
             && bytes.iter().all(|b| alphanumeric(*b) || *b == b'-');
-        if good { Ok(Self(text.into())) } else { Err(InvalidPlaneName(text.to_owned())) }
+        if good {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidPlaneName(text.to_owned()))
+        }
     }
 
     pub fn as_str(&self) -> &str {

@@ -14,12 +14,18 @@ pub struct GroupResource {
 impl GroupResource {
     /// Joins a group and a plural. Neither may contain `/`: both come from validated API names.
     pub fn new(group: &str, resource: &str) -> Self {
-        debug_assert!(!group.contains('/') && !resource.contains('/'), "a group or resource with a slash");
+        debug_assert!(
+            !group.contains('/') && !resource.contains('/'),
+            "a group or resource with a slash"
+        );
         let mut text = compact_str::CompactString::with_capacity(group.len() + 1 + resource.len());
         text.push_str(group);
         text.push('/');
         text.push_str(resource);
-        Self { text, group_len: u16::try_from(group.len()).expect("API group names are at most 253 bytes") }
+        Self {
+            text,
+            group_len: u16::try_from(group.len()).expect("API group names are at most 253 bytes"),
+        }
     }
 
     pub fn group(&self) -> &str {
@@ -59,10 +65,16 @@ mod tests {
     #[test]
     fn parts_and_texts_round_trip() {
         let core = GroupResource::new("", "configmaps");
-        assert_eq!((core.group(), core.resource(), core.as_key()), ("", "configmaps", "/configmaps"));
+        assert_eq!(
+            (core.group(), core.resource(), core.as_key()),
+            ("", "configmaps", "/configmaps")
+        );
         assert_eq!(core.to_string(), "configmaps");
         let apps = GroupResource::new("apps", "deployments");
-        assert_eq!((apps.group(), apps.resource(), apps.as_key()), ("apps", "deployments", "apps/deployments"));
+        assert_eq!(
+            (apps.group(), apps.resource(), apps.as_key()),
+            ("apps", "deployments", "apps/deployments")
+        );
         assert_eq!(apps.to_string(), "deployments.apps");
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The object model is `serde_json::Value` everywhere. Nothing here does I/O or reads a clock: time is an argument.
 
-pub mod duration;
 pub mod cel;
 pub mod codec;
+pub mod duration;
 pub mod facts;
 pub mod field;
 pub mod kind;

@@ -23,7 +23,9 @@ pub struct Authenticator {
 
 impl Default for Authenticator {
     fn default() -> Self {
-        Self { users: Cache::new(REMEMBERED) }
+        Self {
+            users: Cache::new(REMEMBERED),
+        }
     }
 }
 
@@ -49,7 +51,10 @@ impl Authenticator {
             Some(other) if user.is_administrator() => Ok(Arc::new(other)),
             Some(other) => {
                 let users = GroupResource::new("", "users");
-                let why = format!("User {} cannot impersonate resource \"users\" in API group \"\" at the cluster scope", quote(&user.name));
+                let why = format!(
+                    "User {} cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+                    quote(&user.name)
+                );
                 Err(ApiError::forbidden(&users, &other.name, &why))
             }
         }
@@ -77,28 +82,56 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
         return Ok(None);
     }
     let texts = |name: &str| -> Vec<String> {
-        headers.get_all(name).iter().filter_map(|value| value.to_str().ok().map(ToOwned::to_owned)).collect()
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok().map(ToOwned::to_owned))
+            .collect()
     };
     let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
-    let mut user = User { name: first(USER), uid: first(UID), groups: texts(GROUP), extra: Vec::new() };
+    let mut user = User {
+        name: first(USER),
+        uid: first(UID),
+        groups: texts(GROUP),
+        extra: Vec::new(),
+    };
     for name in headers.keys() {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            let key = percent_encoding::percent_decode_str(key).decode_utf8_lossy().into_owned();
+            let key = percent_encoding::percent_decode_str(key)
+                .decode_utf8_lossy()
+                .into_owned();
             user.extra.push((key, texts(name.as_str())));
         }
     }
     user.extra.sort();
     if user.name.is_empty() {
         let asked = !user.uid.is_empty() || !user.groups.is_empty() || !user.extra.is_empty();
-        return if asked { Err(ApiError::bad_request(format!("requested {} without impersonating a user name", go_syntax(&user)))) } else { Ok(None) };
+        return if asked {
+            Err(ApiError::bad_request(format!(
+                "requested {} without impersonating a user name",
+                go_syntax(&user)
+            )))
+        } else {
+            Ok(None)
+        };
     }
-    let account = user.name.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.split_once(':'));
+    let account = user
+        .name
+        .strip_prefix(SERVICE_ACCOUNT)
+        .and_then(|rest| rest.split_once(':'));
     if let Some((namespace, _)) = account
         && user.groups.is_empty()
     {
-        user.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        user.groups = vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ];
     }
-    let added = if user.is_anonymous() { "system:unauthenticated" } else { "system:authenticated" };
+    let added = if user.is_anonymous() {
+        "system:unauthenticated"
+    } else {
+        "system:authenticated"
+    };
     if !user.groups.iter().any(|group| group == added) {
         user.groups.push(added.to_owned());
     }
@@ -109,12 +142,18 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
 fn go_syntax(user: &User) -> String {
     let list = |values: &[String]| match values {
         [] => "[]string(nil)".to_owned(),
-        values => format!("[]string{{{}}}", values.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")),
+        values => format!(
+            "[]string{{{}}}",
+            values.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")
+        ),
     };
     let extra = match &user.extra[..] {
         [] => "map[string][]string(nil)".to_owned(),
         extra => {
-            let entries: Vec<String> = extra.iter().map(|(key, values)| format!("{}:{}", quote(key), list(values))).collect();
+            let entries: Vec<String> = extra
+                .iter()
+                .map(|(key, values)| format!("{}:{}", quote(key), list(values)))
+                .collect();
             format!("map[string][]string{{{}}}", entries.join(", "))
         }
     };
@@ -128,7 +167,10 @@ fn go_syntax(user: &User) -> String {
 
 /// Paths that upstream's default roles open to everybody.
 pub fn is_public(segments: &[String]) -> bool {
-    matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz" | "version"))
+    matches!(
+        segments.first().map(String::as_str),
+        Some("healthz" | "livez" | "readyz" | "version")
+    )
 }
 
 /// The common name is the user, organizations are groups.
@@ -136,8 +178,14 @@ fn user_of(leaf: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let mut groups: Vec<String> =
-        subject.iter_organization().filter_map(|group| group.as_str().ok().map(ToOwned::to_owned)).collect();
+    let mut groups: Vec<String> = subject
+        .iter_organization()
+        .filter_map(|group| group.as_str().ok().map(ToOwned::to_owned))
+        .collect();
     groups.push("system:authenticated".to_owned());
-    Some(User { name, groups, ..User::default() })
+    Some(User {
+        name,
+        groups,
+        ..User::default()
+    })
 }

@@ -26,12 +26,20 @@ const MASTERS: &str = "system:masters";
 
 impl User {
     pub fn anonymous() -> Self {
-        Self { name: ANONYMOUS.to_owned(), groups: vec!["system:unauthenticated".to_owned()], ..Self::default() }
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec!["system:unauthenticated".to_owned()],
+            ..Self::default()
+        }
     }
 
     /// The server itself, for the loops that run inside it.
     pub fn system() -> Self {
-        Self { name: "system:apiserver".to_owned(), groups: vec![MASTERS.to_owned()], ..Self::default() }
+        Self {
+            name: "system:apiserver".to_owned(),
+            groups: vec![MASTERS.to_owned()],
+            ..Self::default()
+        }
     }
 
     pub fn is_anonymous(&self) -> bool {
@@ -63,7 +71,10 @@ impl Target {
 
 /// Permission to do one thing to one target. Only this module makes one.
 #[derive(Clone, Debug)]
-#[expect(clippy::manual_non_exhaustive, reason = "modules of this crate must not make one either")]
+#[expect(
+    clippy::manual_non_exhaustive,
+    reason = "modules of this crate must not make one either"
+)]
 pub struct Grant {
     pub target: Target,
     pub verb: Verb,
@@ -91,14 +102,22 @@ pub struct Permit {
 impl Permit {
     /// The grant for what the request turned out to be about.
     pub fn grant(self, target: Target) -> Grant {
-        Grant { target, verb: self.verb, user: self.user, _made_by_authorization: () }
+        Grant {
+            target,
+            verb: self.verb,
+            user: self.user,
+            _made_by_authorization: (),
+        }
     }
 }
 
 /// Decides about a request for a resource, whether that exists or not: strangers must not learn which.
 pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Query) -> Result<Permit, ApiError> {
     if user.is_administrator() {
-        return Ok(Permit { user: user.clone(), verb });
+        return Ok(Permit {
+            user: user.clone(),
+            verb,
+        });
     }
     let place = match &path.namespace {
         Some(namespace) => format!(" in the namespace \"{namespace}\""),
@@ -115,21 +134,36 @@ pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Quer
         path.group
     );
     let resource = GroupResource::new(&path.group, &path.resource);
-    Err(ApiError::forbidden(&resource, &path.about(query).unwrap_or_default(), &why))
+    Err(ApiError::forbidden(
+        &resource,
+        &path.about(query).unwrap_or_default(),
+        &why,
+    ))
 }
 
 /// Decides about a request for a path that is no resource. Health and version are for everybody, as upstream's
 /// `system:public-info-viewer` has it.
 pub fn authorize_path(user: &User, method: &str, segments: &[String], path: &str) -> Result<(), ApiError> {
-    let public = matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz" | "version"));
+    let public = matches!(
+        segments.first().map(String::as_str),
+        Some("healthz" | "livez" | "readyz" | "version")
+    );
     if user.is_administrator() || (public && method == "GET") {
         return Ok(());
     }
     let verb = method.to_ascii_lowercase();
-    Err(ApiError::forbidden_path(&format!("User {} cannot {verb} path \"{path}\"", mica_machinery::field::quote(&user.name))))
+    Err(ApiError::forbidden_path(&format!(
+        "User {} cannot {verb} path \"{path}\"",
+        mica_machinery::field::quote(&user.name)
+    )))
 }
 
 /// Permission that the server gives its own loops.
 pub(crate) fn system(verb: Verb, target: Target) -> Grant {
-    Grant { target, verb, user: Arc::new(User::system()), _made_by_authorization: () }
+    Grant {
+        target,
+        verb,
+        user: Arc::new(User::system()),
+        _made_by_authorization: (),
+    }
 }

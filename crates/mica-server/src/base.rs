@@ -58,7 +58,9 @@ impl BaseLayer {
             let api_version = object::string(value, &["apiVersion"]);
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let kind = object::string(value, &["kind"]);
-            let Some(served) = scheme.by_kind(group, version, kind) else { continue };
+            let Some(served) = scheme.by_kind(group, version, kind) else {
+                continue;
+            };
             let rest = match object::namespace(value) {
                 "" => object::name(value).to_owned(),
                 namespace => format!("{namespace}/{}", object::name(value)),
@@ -77,7 +79,10 @@ impl BaseLayer {
                 memchr::memmem::find(&value, text.as_bytes()).expect("the template holds what was just put in")
             };
             let (uid_at, time_at) = (place(UID), place(TIME));
-            templates.entry(served.storage.clone()).or_default().insert(rest, Template { value, uid_at, time_at });
+            templates
+                .entry(served.storage.clone())
+                .or_default()
+                .insert(rest, Template { value, uid_at, time_at });
         }
         Self { id, templates }
     }
@@ -89,7 +94,11 @@ impl BaseLayer {
             hash.update(object.to_string());
             hash.update([0]);
         }
-        hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect()
+        hash.finalize()
+            .iter()
+            .take(10)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// The object at a place, as the plane of `birth` has it.
@@ -99,7 +108,9 @@ impl BaseLayer {
     }
 
     pub fn contains(&self, resource: &GroupResource, rest: &str) -> bool {
-        self.templates.get(resource).is_some_and(|templates| templates.contains_key(rest))
+        self.templates
+            .get(resource)
+            .is_some_and(|templates| templates.contains_key(rest))
     }
 
     /// Whether two layers have the same at a place, or both have nothing.
@@ -115,12 +126,16 @@ impl BaseLayer {
         prefix: &'a str,
         after: Option<&'a str>,
     ) -> Box<dyn Iterator<Item = &'a str> + Send + 'a> {
-        let Some(templates) = self.templates.get(resource) else { return Box::new(std::iter::empty()) };
+        let Some(templates) = self.templates.get(resource) else {
+            return Box::new(std::iter::empty());
+        };
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
-        let range = templates.range::<str, _>((start, Bound::Unbounded)).map(|(rest, _)| rest.as_str());
+        let range = templates
+            .range::<str, _>((start, Bound::Unbounded))
+            .map(|(rest, _)| rest.as_str());
         Box::new(range.take_while(move |rest| rest.starts_with(prefix)))
     }
 }
@@ -149,7 +164,10 @@ impl Layers {
         let mut places = BTreeSet::new();
         for layer in &layers {
             for (resource, templates) in &layer.templates {
-                for rest in templates.keys().filter(|rest| layers.iter().any(|other| !other.agrees(layer, resource, rest))) {
+                for rest in templates
+                    .keys()
+                    .filter(|rest| layers.iter().any(|other| !other.agrees(layer, resource, rest)))
+                {
                     places.insert((resource.clone(), rest.clone()));
                 }
             }
@@ -165,7 +183,10 @@ impl Template {
         value[self.uid_at..self.uid_at + UID.len()].copy_from_slice(uid.as_bytes());
         let time = birth.created.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         value[self.time_at..self.time_at + TIME.len()].copy_from_slice(time.as_bytes());
-        let record = Record { value: value.freeze(), revision: birth.revision };
+        let record = Record {
+            value: value.freeze(),
+            revision: birth.revision,
+        };
         Content::read(&record)
             .ok()
             .and_then(Content::object)

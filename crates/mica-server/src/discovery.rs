@@ -63,10 +63,12 @@ pub struct Aggregated {
 
 impl Aggregated {
     fn new(items: Vec<Value>) -> Self {
-        let document =
-            json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+        let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
         let hash = Sha256::digest(document.to_string());
-        let etag = format!("\"{}\"", hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>());
+        let etag = format!(
+            "\"{}\"",
+            hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>()
+        );
         Self { document, etag }
     }
 }
@@ -82,14 +84,21 @@ impl Documents {
                 None => groups.push((name, vec![version])),
             }
         }
-        let priority = |name: &str| GROUP_PRIORITIES.iter().find(|(group, _)| *group == name).map_or(0, |(_, priority)| *priority);
+        let priority = |name: &str| {
+            GROUP_PRIORITIES
+                .iter()
+                .find(|(group, _)| *group == name)
+                .map_or(0, |(_, priority)| *priority)
+        };
         groups.sort_by(|(a, _), (b, _)| priority(b).cmp(&priority(a)).then(a.cmp(b)));
         for (_, versions) in &mut groups {
             versions.sort_by(|a, b| compare_versions(b, a));
         }
         let named = groups.iter().filter(|(name, _)| !name.is_empty());
-        let group: BTreeMap<String, Value> =
-            named.clone().map(|(name, versions)| ((*name).to_owned(), group_document(name, versions))).collect();
+        let group: BTreeMap<String, Value> = named
+            .clone()
+            .map(|(name, versions)| ((*name).to_owned(), group_document(name, versions)))
+            .collect();
         let listed: Vec<Value> = named
             .clone()
             .map(|(name, _)| {
@@ -103,10 +112,17 @@ impl Documents {
         let version = groups
             .iter()
             .flat_map(|(name, versions)| versions.iter().map(move |version| (*name, *version)))
-            .map(|(name, version)| ((name.to_owned(), version.to_owned()), version_document(scheme, name, version)))
+            .map(|(name, version)| {
+                (
+                    (name.to_owned(), version.to_owned()),
+                    version_document(scheme, name, version),
+                )
+            })
             .collect();
         let legacy_items = vec![aggregated_group(scheme, "", &["v1"])];
-        let group_items = named.map(|(name, versions)| aggregated_group(scheme, name, versions)).collect();
+        let group_items = named
+            .map(|(name, versions)| aggregated_group(scheme, name, versions))
+            .collect();
         Self {
             legacy: json!({"kind": "APIVersions", "versions": ["v1"],
                 "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]}),
@@ -217,11 +233,18 @@ fn aggregated_group(scheme: &Scheme, group: &str, versions: &[&str]) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let resources: Vec<Value> = in_version(scheme, group, version).into_iter().map(aggregated_resource).collect();
+            let resources: Vec<Value> = in_version(scheme, group, version)
+                .into_iter()
+                .map(aggregated_resource)
+                .collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
-    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    let metadata = if group.is_empty() {
+        json!({})
+    } else {
+        json!({"name": group})
+    };
     json!({"metadata": metadata, "versions": versions})
 }
 
@@ -256,15 +279,28 @@ fn aggregated_resource(served: &Served) -> Value {
 }
 
 fn index(groups: &[(&str, Vec<&str>)]) -> Value {
-    let mut paths: Vec<String> =
-        ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-            .map(ToOwned::to_owned)
-            .to_vec();
+    let mut paths: Vec<String> = [
+        "/api",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(ToOwned::to_owned)
+    .to_vec();
     for (group, versions) in groups {
         if !group.is_empty() {
             paths.push(format!("/apis/{group}"));
         }
-        let prefix = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let prefix = if group.is_empty() {
+            "/api".to_owned()
+        } else {
+            format!("/apis/{group}")
+        };
         paths.extend(versions.iter().map(|version| format!("{prefix}/{version}")));
     }
     paths.sort();

@@ -42,18 +42,16 @@ impl Media {
     fn form(&self) -> Form {
         match self.output.conversion {
             None => Form::Whole,
-            Some(Conversion { target: Target::Table, version }) => Form::Table(version),
+            Some(Conversion {
+                target: Target::Table,
+                version,
+            }) => Form::Table(version),
             Some(Conversion { version, .. }) => Form::Partial(version),
         }
     }
 
     pub fn is_table(&self) -> bool {
         matches!(self.form(), Form::Table(_))
-    }
-
-    /// Whether a list can be sent while it is read: only compact JSON can.
-    pub fn streams(&self) -> bool {
-        self.output.format == Format::Json && self.output.pretty == Pretty::Compact
     }
 }
 
@@ -67,7 +65,11 @@ pub struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     pub fn new(served: &'a Served, media: Media) -> Self {
-        Self { served, media, now: jiff::Timestamp::now() }
+        Self {
+            served,
+            media,
+            now: jiff::Timestamp::now(),
+        }
     }
 
     /// Whether stored bytes can be sent as they are.
@@ -108,7 +110,11 @@ impl<'a> Encoder<'a> {
     }
 
     fn table(&self, version: MetaVersion, metadata: Value, rows: Vec<Value>, columns: Columns) -> Bytes {
-        let rows = if rows.is_empty() && self.nothing_is_null() { Value::Null } else { rows.into() };
+        let rows = if rows.is_empty() && self.nothing_is_null() {
+            Value::Null
+        } else {
+            rows.into()
+        };
         let table = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": metadata,
             "columnDefinitions": self.columns(columns), "rows": rows});
         untyped(&table, self.media.output)
@@ -142,7 +148,9 @@ impl<'a> Encoder<'a> {
             None => value.clone(),
         };
         let cells = self.served.strategy().cells(&stored_form, self.now);
-        let Form::Table(version) = self.media.form() else { return Value::Null };
+        let Form::Table(version) = self.media.form() else {
+            return Value::Null;
+        };
         let object = match self.media.include {
             Include::None => Value::Null,
             Include::Metadata => partial(value, version),
@@ -151,21 +159,28 @@ impl<'a> Encoder<'a> {
         json!({"cells": cells, "object": object})
     }
 
+    /// Whether a list can be sent while it is read: in compact JSON, and in the order of keys.
+    pub fn streams(&self) -> bool {
+        let ordered = self.media.is_table() && self.served.strategy().table_order().is_some();
+        self.media.output.format == Format::Json && self.media.output.pretty == Pretty::Compact && !ordered
+    }
+
     /// The beginning of a list: everything up to its first item.
     pub fn list_head(&self, meta: &ListMeta) -> Bytes {
         let metadata = meta.to_value();
         let head = match self.media.form() {
-            Form::Whole => {
-                json_head(&self.served.list_kind(), &self.served.api_version, &metadata, "items")
-            }
-            Form::Partial(version) => {
-                json_head("PartialObjectMetadataList", version.api_version(), &metadata, "items")
-            }
+            Form::Whole => json_head(&self.served.list_kind(), &self.served.api_version, &metadata, "items"),
+            Form::Partial(version) => json_head("PartialObjectMetadataList", version.api_version(), &metadata, "items"),
             Form::Table(version) => {
                 let mut columns = Vec::new();
                 codec::encode_untyped(&self.columns(Columns::Defined), &mut columns);
                 let columns = String::from_utf8(columns).expect("JSON is UTF-8");
-                json_head("Table", version.api_version(), &metadata, &format!("columnDefinitions\":{columns},\"rows"))
+                json_head(
+                    "Table",
+                    version.api_version(),
+                    &metadata,
+                    &format!("columnDefinitions\":{columns},\"rows"),
+                )
             }
         };
         head.into()
@@ -195,7 +210,11 @@ impl<'a> Encoder<'a> {
                 codec::encode(self.served.ty, &value, &mut json);
             }
             Form::Partial(version) => {
-                codec::encode(facts().well_known().partial_object_metadata, &partial(&value, version), &mut json);
+                codec::encode(
+                    facts().well_known().partial_object_metadata,
+                    &partial(&value, version),
+                    &mut json,
+                );
             }
             Form::Table(_) => encode_row(&self.row(&value), &mut json),
         }
@@ -204,7 +223,10 @@ impl<'a> Encoder<'a> {
 
     /// A whole list that had to be gathered first, for formats that cannot be streamed.
     pub fn list(&self, meta: &ListMeta, items: &[Stored]) -> Result<Bytes, ApiError> {
-        let values = items.iter().map(|stored| served_value(self.served, stored)).collect::<Result<Vec<_>, _>>()?;
+        let values = items
+            .iter()
+            .map(|stored| served_value(self.served, stored))
+            .collect::<Result<Vec<_>, _>>()?;
         self.list_values(meta, values)
     }
 
@@ -229,9 +251,16 @@ impl<'a> Encoder<'a> {
                 let items: Vec<Value> = values.iter().map(|value| partial(value, version)).collect();
                 let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
                 let list = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
-                document(facts().well_known().partial_object_metadata_list, &list, self.media.output)?
+                document(
+                    facts().well_known().partial_object_metadata_list,
+                    &list,
+                    self.media.output,
+                )?
             }
             Form::Table(version) => {
+                if let Some(order) = self.served.strategy().table_order() {
+                    values.sort_by_key(order);
+                }
                 let rows = values.iter().map(|value| self.row(value)).collect();
                 self.table(version, metadata, rows, Columns::Defined)
             }
@@ -254,7 +283,11 @@ impl<'a> Encoder<'a> {
                 self.frame(event_type, ty, &partial(&value, version))?
             }
             Form::Table(version) => {
-                let columns = if first == FirstEvent::Yes { Columns::Defined } else { Columns::Omitted };
+                let columns = if first == FirstEvent::Yes {
+                    Columns::Defined
+                } else {
+                    Columns::Omitted
+                };
                 let rv = object::string(&value, &["metadata", "resourceVersion"]).to_owned();
                 let table = json!({"kind": "Table", "apiVersion": version.api_version(),
                     "metadata": {"resourceVersion": rv}, "columnDefinitions": self.columns(columns), "rows": [self.row(&value)]});
@@ -290,7 +323,8 @@ impl<'a> Encoder<'a> {
     /// The last event of a watch that cannot go on.
     pub fn watch_error(&self, error: &ApiError) -> Bytes {
         let status = error.to_status();
-        self.frame("ERROR", facts().well_known().status, &status).unwrap_or_default()
+        self.frame("ERROR", facts().well_known().status, &status)
+            .unwrap_or_default()
     }
 
     fn frame(&self, event_type: &str, ty: TypeId, value: &Value) -> Result<Bytes, ApiError> {

@@ -245,7 +245,14 @@ impl ApiError {
     /// The same for a name whose object is being deleted.
     pub fn already_exists_leaving(resource: &GroupResource, name: &str) -> Self {
         let message = format!("object is being deleted: {resource} {} already exists", quote(name));
-        Self::about(StatusCode::CONFLICT, "AlreadyExists", message, resource.group(), resource.resource(), name)
+        Self::about(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            message,
+            resource.group(),
+            resource.resource(),
+            name,
+        )
     }
 
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
@@ -262,7 +269,11 @@ impl ApiError {
 
     /// 409 for a failed precondition of a delete, which names the kind.
     pub fn precondition_failed(group: &str, kind: &str, name: &str, why: &str) -> Self {
-        let what = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let what = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         let message = format!("Operation cannot be fulfilled on {what} {}: {why}", quote(name));
         Self::about(StatusCode::CONFLICT, "Conflict", message, group, kind, name)
     }
@@ -281,8 +292,12 @@ impl ApiError {
 
     /// 422 about a patch that does not apply; what was wrong is not told.
     pub fn unprocessable_patch() -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", mica_machinery::patch::UNPROCESSABLE)
-            .with_details(Map::new())
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            mica_machinery::patch::UNPROCESSABLE,
+        )
+        .with_details(Map::new())
     }
 
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[field::Error]) -> Self {

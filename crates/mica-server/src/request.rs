@@ -130,7 +130,10 @@ impl ResourcePath {
     pub fn about(&self, query: &Query) -> Option<String> {
         let selected = || {
             let selector = mica_machinery::select::FieldSelector::parse(query.text("fieldSelector")).ok()?;
-            selector.exact("metadata.name").filter(|name| !name.is_empty()).map(ToOwned::to_owned)
+            selector
+                .exact("metadata.name")
+                .filter(|name| !name.is_empty())
+                .map(ToOwned::to_owned)
         };
         self.name.clone().or_else(selected)
     }

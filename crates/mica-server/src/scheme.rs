@@ -35,7 +35,9 @@ impl Served {
         let known = |group, version, kind| match kind {
             // Metadata of other kinds' objects, whatever group it is served in.
             "PartialObjectMetadata" => facts().well_known().partial_object_metadata,
-            _ => facts().kind(group, version, kind).unwrap_or_else(|| panic!("{group}/{version} {kind} is in the fact table"))
+            _ => facts()
+                .kind(group, version, kind)
+                .unwrap_or_else(|| panic!("{group}/{version} {kind} is in the fact table")),
         };
         let ty = known(group, version, kind);
         let (stored_group, stored_ty) = match &resource.stored_as {
@@ -82,7 +84,10 @@ impl Served {
     }
 
     pub fn subresource(&self, name: &str) -> Option<&'static kind::Subresource> {
-        self.resource.subresources.iter().find(|subresource| subresource.name == name)
+        self.resource
+            .subresources
+            .iter()
+            .find(|subresource| subresource.name == name)
     }
 
     /// Whether empty lists and maps are lost when objects are stored, as in upstream's protobuf. Extensions are stored as
@@ -103,7 +108,11 @@ const NORMALISER: u32 = 1;
 
 /// `group/version`, or `version` for the core group.
 pub fn join_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 #[derive(Debug)]
@@ -116,11 +125,19 @@ pub struct Scheme {
 impl Scheme {
     pub fn new(profile: Profile, own: &[&'static Resource]) -> Self {
         let built_in = kind::resources().iter().filter(|resource| resource.profile <= profile);
-        let served: Vec<Arc<Served>> = built_in.chain(own.iter().copied()).map(|r| Arc::new(Served::new(r))).collect();
+        let served: Vec<Arc<Served>> = built_in
+            .chain(own.iter().copied())
+            .map(|r| Arc::new(Served::new(r)))
+            .collect();
         let index = served
             .iter()
             .enumerate()
-            .map(|(i, served)| ((served.resource.group, served.resource.version, served.resource.plural), i))
+            .map(|(i, served)| {
+                (
+                    (served.resource.group, served.resource.version, served.resource.plural),
+                    i,
+                )
+            })
             .collect();
         Self { served, index }
     }
@@ -134,7 +151,9 @@ impl Scheme {
     }
 
     pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.served.iter().any(|served| served.resource.group == group && served.resource.version == version)
+        self.served
+            .iter()
+            .any(|served| served.resource.group == group && served.resource.version == version)
     }
 
     /// Every resource, in discovery order.
@@ -152,6 +171,8 @@ impl Scheme {
 
     /// The resource whose objects are stored under this name, as stored.
     pub fn by_storage(&self, storage: &str) -> Option<&Arc<Served>> {
-        self.served.iter().find(|served| served.storage.as_key() == storage && served.stores_as_served())
+        self.served
+            .iter()
+            .find(|served| served.storage.as_key() == storage && served.stores_as_served())
     }
 }

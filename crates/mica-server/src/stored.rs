@@ -61,7 +61,12 @@ impl Content {
         if hole == 0 || hole >= json.len() {
             return Err(damaged("a stored value's hole lies outside it"));
         }
-        Ok(Self::Object(Stored { json, hole, normaliser, revision: record.revision }))
+        Ok(Self::Object(Stored {
+            json,
+            hole,
+            normaliser,
+            revision: record.revision,
+        }))
     }
 
     /// The object that the record itself holds.
@@ -156,26 +161,52 @@ mod tests {
 
     #[test]
     fn a_read_puts_in_what_the_write_left_out() {
-        let value = pack(br#"{"metadata":{"name":"a","uid":"u-1","labels":{"x":"y"}},"data":{}}"#, "u-1", 7);
-        let record = Record { value, revision: Revision(12) };
-        let Content::Object(stored) = Content::read(&record).unwrap() else { panic!("an object") };
+        let value = pack(
+            br#"{"metadata":{"name":"a","uid":"u-1","labels":{"x":"y"}},"data":{}}"#,
+            "u-1",
+            7,
+        );
+        let record = Record {
+            value,
+            revision: Revision(12),
+        };
+        let Content::Object(stored) = Content::read(&record).unwrap() else {
+            panic!("an object")
+        };
         assert_eq!(stored.normaliser, 7);
         assert_eq!(
             stored.to_bytes(br#"{"kind":"K","apiVersion":"v1","#),
             r#"{"kind":"K","apiVersion":"v1","metadata":{"name":"a","uid":"u-1","resourceVersion":"12","labels":{"x":"y"}},"data":{}}"#
         );
-        assert_eq!(stored.at(Revision(13)).to_bytes(b"{"), r#"{"metadata":{"name":"a","uid":"u-1","resourceVersion":"13","labels":{"x":"y"}},"data":{}}"#);
+        assert_eq!(
+            stored.at(Revision(13)).to_bytes(b"{"),
+            r#"{"metadata":{"name":"a","uid":"u-1","resourceVersion":"13","labels":{"x":"y"}},"data":{}}"#
+        );
     }
 
     #[test]
     fn damage_is_an_error_and_marks_are_told_apart() {
-        for value in [&b""[..], b"short", &[9; 20], &[1, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']] {
-            let record = Record { value: Bytes::copy_from_slice(value), revision: Revision(1) };
+        for value in [
+            &b""[..],
+            b"short",
+            &[9; 20],
+            &[1, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'{', b'}'],
+        ] {
+            let record = Record {
+                value: Bytes::copy_from_slice(value),
+                revision: Revision(1),
+            };
             assert!(Content::read(&record).is_err());
         }
-        let record = Record { value: hidden(), revision: Revision(1) };
+        let record = Record {
+            value: hidden(),
+            revision: Revision(1),
+        };
         assert!(matches!(Content::read(&record), Ok(Content::Hidden)));
-        let record = Record { value: based("0a1b"), revision: Revision(1) };
+        let record = Record {
+            value: based("0a1b"),
+            revision: Revision(1),
+        };
         assert!(matches!(Content::read(&record), Ok(Content::Based(id)) if id == "0a1b"));
     }
 }

@@ -22,7 +22,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mica-controllers", &["mica-api", "mica-runtime"]),
     ("mica-federation", &["mica-api", "mica-machinery", "mica-runtime"]),
     ("mica", EVERYTHING),
-    ("mica-testkit", &["mica-api", "mica-machinery", "mica-store", "mica-server"]),
+    (
+        "mica-testkit",
+        &["mica-api", "mica-machinery", "mica-store", "mica-server"],
+    ),
     ("mica-bench", &[]),
 ];
 
@@ -43,7 +46,15 @@ const LONGEST_FILE: usize = 800;
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Folders that hold nothing we wrote.
-const NOT_OURS: &[&str] = &[".git", ".mica", ".tools", "__pycache__", "node_modules", "results", "target"];
+const NOT_OURS: &[&str] = &[
+    ".git",
+    ".mica",
+    ".tools",
+    "__pycache__",
+    "node_modules",
+    "results",
+    "target",
+];
 
 #[test]
 fn crates_use_only_the_crates_below_them() {
@@ -52,11 +63,15 @@ fn crates_use_only_the_crates_below_them() {
     for package in workspace_packages() {
         let name = package["name"].as_str().expect("a package has a name");
         let Some(may_use) = allowed.get(name) else {
-            wrong.push(format!("{name} is not in the table of crates: add it with what it may use"));
+            wrong.push(format!(
+                "{name} is not in the table of crates: add it with what it may use"
+            ));
             continue;
         };
         // Tests may use more: the arrows are about what ships.
-        let dependencies = package["dependencies"].as_array().expect("a package lists its dependencies");
+        let dependencies = package["dependencies"]
+            .as_array()
+            .expect("a package lists its dependencies");
         for dependency in dependencies.iter().filter(|d| d["kind"] != "dev") {
             let used = dependency["name"].as_str().expect("a dependency has a name");
             if allowed.contains_key(used) && !may_use.contains(&used) {
@@ -90,7 +105,11 @@ fn no_file_holds_two_ideas() {
             }
         }
     }
-    wrong.extend(listed.difference(&long).map(|path| format!("{path} is listed as long and is not")));
+    wrong.extend(
+        listed
+            .difference(&long)
+            .map(|path| format!("{path} is listed as long and is not")),
+    );
     assert_none("long files", &wrong);
 }
 
@@ -130,7 +149,8 @@ fn no_file_names_a_place_on_one_machine() {
         for (number, line) in read(&path).lines().enumerate() {
             let names_one = places.iter().any(|place| {
                 // Inside a longer path the word is somebody's folder, not the machine's.
-                let starts_there = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-}*".contains(c));
+                let starts_there =
+                    |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-}*".contains(c));
                 line.match_indices(place.as_str()).any(|(at, _)| starts_there(at))
             });
             if names_one {
@@ -160,7 +180,11 @@ fn assert_none(what: &str, wrong: &[String]) {
 }
 
 fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/mica is two folders down").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/mica is two folders down")
+        .to_owned()
 }
 
 fn shown(path: &Path) -> String {
@@ -179,26 +203,37 @@ fn workspace_packages() -> Vec<Value> {
         .current_dir(project())
         .output()
         .expect("cargo runs");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     metadata["packages"].as_array().expect("metadata has packages").clone()
 }
 
 fn files_ending(extensions: &[&str]) -> impl Iterator<Item = PathBuf> {
-    all_files().into_iter().filter(|path| path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)))
+    all_files()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)))
 }
 
 /// Everything but what is binary, and the lists of what package managers fetched.
 fn text_files() -> impl Iterator<Item = PathBuf> {
     const SKIPPED: &[&str] = &["bin", "gz", "ico", "lock", "pb", "png", "sum", "woff2", "zst"];
-    all_files().into_iter().filter(|path| !path.extension().is_some_and(|e| SKIPPED.iter().any(|x| e == *x)))
+    all_files()
+        .into_iter()
+        .filter(|path| !path.extension().is_some_and(|e| SKIPPED.iter().any(|x| e == *x)))
 }
 
 fn all_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![project()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap_or_else(|err| panic!("{}: {err}", shown(&folder))).flatten() {
+        for entry in std::fs::read_dir(&folder)
+            .unwrap_or_else(|err| panic!("{}: {err}", shown(&folder)))
+            .flatten()
+        {
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
             if kind.is_dir() && !NOT_OURS.iter().any(|folder| name == *folder) {
@@ -221,7 +256,11 @@ fn backticked(text: &str) -> impl Iterator<Item = &str> {
 /// A path in this project: `a/b`, or a file name with an extension; not an address, a glob or an API version.
 fn is_path(span: &str) -> bool {
     let plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
-    let api_version = span.split_once('/').is_some_and(|(group, rest)| group.contains('.') && rest.starts_with('v'));
-    let file = [".md", ".rs", ".toml", ".txt", ".json", ".py"].iter().any(|e| span.ends_with(e));
+    let api_version = span
+        .split_once('/')
+        .is_some_and(|(group, rest)| group.contains('.') && rest.starts_with('v'));
+    let file = [".md", ".rs", ".toml", ".txt", ".json", ".py"]
+        .iter()
+        .any(|e| span.ends_with(e));
     plain && !span.starts_with('/') && !api_version && (file || span.contains('/'))
 }

@@ -196,6 +196,11 @@ pub trait Strategy: std::fmt::Debug + Sync {
         column::DEFAULT
     }
 
+    /// What the rows of a table are ordered by, if not by key.
+    fn table_order(&self) -> Option<fn(&Value) -> i64> {
+        None
+    }
+
     /// One object's cells, one for each column.
     fn cells(&self, object: &Value, _now: jiff::Timestamp) -> Vec<Value> {
         column::default_cells(object)

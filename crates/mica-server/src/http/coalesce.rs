@@ -50,14 +50,21 @@ pub(super) struct Gathering<IO>(Arc<Mutex<Gathered<IO>>>);
 pub(super) struct Outlet<IO>(Arc<Mutex<Gathered<IO>>>);
 
 pub(super) fn gather<IO>(io: IO) -> (Gathering<IO>, Outlet<IO>) {
-    let shared = Arc::new(Mutex::new(Gathered { io, waiting: BytesMut::new(), failed: None }));
+    let shared = Arc::new(Mutex::new(Gathered {
+        io,
+        waiting: BytesMut::new(),
+        failed: None,
+    }));
     (Gathering(shared.clone()), Outlet(shared))
 }
 
 impl<IO> Outlet<IO> {
     /// Runs a connection, writing out after each poll what that poll gathered.
     pub(super) fn run<'a, C>(&'a self, connection: Pin<&'a mut C>) -> Running<'a, IO, C> {
-        Running { outlet: self, connection }
+        Running {
+            outlet: self,
+            connection,
+        }
     }
 }
 
@@ -135,7 +142,12 @@ mod tests {
         outlet.run(writer).await;
         let mut received = vec![0; 100_000];
         far.read_exact(&mut received).await.unwrap();
-        assert!(received.chunks(1000).zip(0u8..).all(|(chunk, i)| chunk.iter().all(|byte| *byte == i)));
+        assert!(
+            received
+                .chunks(1000)
+                .zip(0u8..)
+                .all(|(chunk, i)| chunk.iter().all(|byte| *byte == i))
+        );
     }
 
     #[tokio::test]

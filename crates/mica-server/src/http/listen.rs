@@ -25,11 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
+use super::coalesce::gather;
 use super::envelope::Envelope;
 use super::peer::{Peer, Protocol};
 use super::receive::RequestBody;
 use super::stall::{StallGuard, StreamExecutor};
-use super::coalesce::gather;
 use super::{Service, limit};
 use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
 

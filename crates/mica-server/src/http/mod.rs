@@ -36,15 +36,15 @@ use crate::request::Query;
 
 /// What answers requests. Cheap to share: one instance serves every connection.
 pub trait Service: Send + Sync + 'static {
-    fn call(
-        &self,
-        context: &Context,
-        request: Request<RequestBody>,
-    ) -> impl Future<Output = Response<Body>> + Send;
+    fn call(&self, context: &Context, request: Request<RequestBody>) -> impl Future<Output = Response<Body>> + Send;
 
     /// Whether a request gets a deadline. Watches do not; a service that knows of other long work says so here.
     fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
-        if is_watch(request) { Lasting::LongRunning } else { Lasting::Finite }
+        if is_watch(request) {
+            Lasting::LongRunning
+        } else {
+            Lasting::Finite
+        }
     }
 }
 

@@ -31,13 +31,42 @@ pub static PLANES: Resource = Resource {
     categories: &[],
     scope: Scope::Cluster,
     profile: Profile::Generic,
-    verbs: &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    verbs: &[
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    ],
     subresources: &[
-        Subresource { name: "fork", verbs: &["create"], kind: None },
-        Subresource { name: "rebase", verbs: &["create"], kind: None },
-        Subresource { name: "restore", verbs: &["create"], kind: None },
-        Subresource { name: "snapshot", verbs: &["get"], kind: None },
-        Subresource { name: "status", verbs: SUB, kind: None },
+        Subresource {
+            name: "fork",
+            verbs: &["create"],
+            kind: None,
+        },
+        Subresource {
+            name: "rebase",
+            verbs: &["create"],
+            kind: None,
+        },
+        Subresource {
+            name: "restore",
+            verbs: &["create"],
+            kind: None,
+        },
+        Subresource {
+            name: "snapshot",
+            verbs: &["get"],
+            kind: None,
+        },
+        Subresource {
+            name: "status",
+            verbs: SUB,
+            kind: None,
+        },
     ],
     stored_as: None,
     strategy: &Planes,
@@ -96,9 +125,18 @@ impl Strategy for Planes {
     fn columns(&self) -> &'static [Column] {
         const COLUMNS: &[Column] = &[
             NAME,
-            column::text("State", "Whether the plane takes requests: Active, ReadOnly or Suspended."),
-            column::text("Phase", "What the plane is doing: Ready, ReadOnly, Suspended or Draining."),
-            column::wide(column::text("ID", "The plane's identity in the store. It is never used again.")),
+            column::text(
+                "State",
+                "Whether the plane takes requests: Active, ReadOnly or Suspended.",
+            ),
+            column::text(
+                "Phase",
+                "What the plane is doing: Ready, ReadOnly, Suspended or Draining.",
+            ),
+            column::wide(column::text(
+                "ID",
+                "The plane's identity in the store. It is never used again.",
+            )),
             AGE,
         ];
         COLUMNS
@@ -128,7 +166,11 @@ impl Strategy for Planes {
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
-        if subresource == "status" { &[&["spec"]] } else { &[&["status"]] }
+        if subresource == "status" {
+            &[&["spec"]]
+        } else {
+            &[&["status"]]
+        }
     }
 }
 
@@ -162,14 +204,22 @@ fn set_phase(plane: &mut Value, now: &jiff::Timestamp) {
 }
 
 /// Sets a condition; its transition time moves only with its status.
-pub fn set_condition(plane: &mut Value, r#type: &str, status: &str, reason: &str, message: &str, now: &jiff::Timestamp) {
+pub fn set_condition(
+    plane: &mut Value,
+    r#type: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &jiff::Timestamp,
+) {
     let mut conditions = object::list(plane, &["status", "conditions"]).to_vec();
     let old = conditions.iter().position(|condition| condition["type"] == r#type);
     let since = match old {
         Some(at) if conditions[at]["status"] == status => conditions[at]["lastTransitionTime"].clone(),
         _ => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
     };
-    let condition = json!({"type": r#type, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
+    let condition =
+        json!({"type": r#type, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
     match old {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),
@@ -193,7 +243,11 @@ fn validate_spec(plane: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let state = object::string(plane, &["spec", "state"]);
     if !matches!(state, "Active" | "ReadOnly" | "Suspended") {
-        errors.push(Error::not_supported(&spec.child("state"), state, &["Active", "ReadOnly", "Suspended"]));
+        errors.push(Error::not_supported(
+            &spec.child("state"),
+            state,
+            &["Active", "ReadOnly", "Suspended"],
+        ));
     }
     let mut seen = Vec::new();
     for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {
@@ -207,7 +261,11 @@ fn validate_spec(plane: &Value) -> ErrorList {
                 continue;
             }
         };
-        errors.extend(problems.into_iter().map(|problem| Error::invalid(&path.child("value"), value, problem)));
+        errors.extend(
+            problems
+                .into_iter()
+                .map(|problem| Error::invalid(&path.child("value"), value, problem)),
+        );
         if seen.contains(&(r#type, value)) {
             errors.push(Error::duplicate(&path, format!("{type}/{value}")));
         }

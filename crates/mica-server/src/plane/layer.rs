@@ -44,7 +44,12 @@ impl Shelf {
     /// Opens the layers of a store and puts this server's own among them.
     pub async fn open(store: Arc<dyn Store>, scheme: Arc<Scheme>, objects: &[Value]) -> Result<Self, ApiError> {
         let newest = Arc::new(BaseLayer::new(&scheme, objects));
-        let shelf = Self { store, scheme, newest, known: Arc::default() };
+        let shelf = Self {
+            store,
+            scheme,
+            newest,
+            known: Arc::default(),
+        };
         let value = serde_json::to_vec(objects).expect("objects are plain JSON");
         shelf.put(&shelf.newest.id, value.into()).await?;
         shelf.known.insert(shelf.newest.clone());
@@ -81,7 +86,15 @@ impl Shelf {
     /// Reads the layers that are not known yet.
     pub async fn load(&self) -> Result<(), ApiError> {
         let range = PlaneKeys::new(PlaneId::ROOT).resource(&base_layers());
-        let page = self.store.range(RangeQuery { range: &range, at: None, after: None, limit: MAX_LAYERS }).await?;
+        let page = self
+            .store
+            .range(RangeQuery {
+                range: &range,
+                at: None,
+                after: None,
+                limit: MAX_LAYERS,
+            })
+            .await?;
         for (key, record) in &page.records {
             if self.known.get(key.name()).is_none() {
                 self.learn(key.name(), &record.value)?;
@@ -106,7 +119,10 @@ impl Shelf {
         if self.store.get(&key).await?.is_some() {
             return Ok(());
         }
-        let txn = Txn { compares: vec![Compare::Absent(key.clone())], writes: vec![Write::Put { key, value, ttl: None }] };
+        let txn = Txn {
+            compares: vec![Compare::Absent(key.clone())],
+            writes: vec![Write::Put { key, value, ttl: None }],
+        };
         match self.store.commit(txn).await {
             // Another server that shares the store was first: good.
             Ok(_) | Err(mica_store::CommitError::Conflict { .. }) => Ok(()),

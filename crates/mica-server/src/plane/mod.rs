@@ -68,10 +68,16 @@ impl Plane {
             Content::Based(id) => {
                 // Another server that shares the store has a layer that this one has not heard of yet.
                 let layer = self.layers.get(&id).ok_or_else(|| {
-                    ApiError::unavailable("this server does not know the base layer yet: try again shortly").with_retry_after(1)
+                    ApiError::unavailable("this server does not know the base layer yet: try again shortly")
+                        .with_retry_after(1)
                 })?;
-                let birth = Birth { revision: record.revision, ..self.birth.clone() };
-                layer.get(&key.group_resource(), key.rest(), &birth).map_or(Own::Nothing, Own::Based)
+                let birth = Birth {
+                    revision: record.revision,
+                    ..self.birth.clone()
+                };
+                layer
+                    .get(&key.group_resource(), key.rest(), &birth)
+                    .map_or(Own::Nothing, Own::Based)
             }
         })
     }
@@ -126,7 +132,9 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
 /// Kinds that may still be created while a plane drains: those that finalizers' controllers need to finish.
 fn welcome_while_draining(target: &Target) -> bool {
     let (group, plural) = (target.served.resource.group, target.served.resource.plural);
-    matches!(group, "authentication.k8s.io" | "authorization.k8s.io" | "events.k8s.io" | "coordination.k8s.io")
-        || (group.is_empty() && plural == "events")
+    matches!(
+        group,
+        "authentication.k8s.io" | "authorization.k8s.io" | "events.k8s.io" | "coordination.k8s.io"
+    ) || (group.is_empty() && plural == "events")
         || target.subresource == "token"
 }

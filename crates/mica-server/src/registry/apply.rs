@@ -5,7 +5,9 @@ use mica_machinery::meta::{self, Admission};
 use mica_machinery::{codec, object};
 use serde_json::{Value, json};
 
-use super::write::{CreateRequest, Managers, Step, TRIES, Written, check_name, contended, metadata_mut, settle_metadata};
+use super::write::{
+    CreateRequest, Managers, Step, TRIES, Written, check_name, contended, metadata_mut, settle_metadata,
+};
 use super::{Registry, check_state, served_value};
 use crate::authz::Grant;
 use crate::error::ApiError;
@@ -26,7 +28,11 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
-            let live = entry.stored.as_ref().map(|stored| served_value(served, stored)).transpose()?;
+            let live = entry
+                .stored
+                .as_ref()
+                .map(|stored| served_value(served, stored))
+                .transpose()?;
             if live.is_none() && !target.subresource.is_empty() {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
@@ -37,18 +43,29 @@ impl Registry {
                 // A version of what does not exist says nothing.
                 object::remove(&mut wanted, &["metadata", "resourceVersion"]);
                 let (options, manager) = (request.options.clone(), request.manager.clone());
-                let create = CreateRequest { object: wanted, managers: Managers::Applied, options, manager };
+                let create = CreateRequest {
+                    object: wanted,
+                    managers: Managers::Applied,
+                    options,
+                    manager,
+                };
                 match self.try_create(grant, create).await {
                     Err(error) if error.is_already_exists() => continue,
                     answer => return answer,
                 }
             }
             settle_metadata(target, &mut wanted)?;
-            let warnings = Vec::from_iter(meta::dedup_owner_references(metadata_mut(&mut wanted), Admission::After));
+            let warnings = Vec::from_iter(meta::dedup_owner_references(
+                metadata_mut(&mut wanted),
+                Admission::After,
+            ));
             if served.stores_as_served() {
                 served.strategy().default(&mut wanted);
             }
-            if let Some(written) = self.replace(&step, &entry, wanted, Managers::Applied, &warnings).await? {
+            if let Some(written) = self
+                .replace(&step, &entry, wanted, Managers::Applied, &warnings)
+                .await?
+            {
                 return Ok(written);
             }
         }
@@ -63,7 +80,8 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
     step.with_write(|write| {
         let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
         let decoded = codec::decode_value(served.ty, &object);
-        let decoded = decoded.map_err(|error| managed::undecodable(&object, &format!("error decoding from json: {error}"), write))?;
+        let decoded = decoded
+            .map_err(|error| managed::undecodable(&object, &format!("error decoding from json: {error}"), write))?;
         let mut value = decoded.value;
         let map = object::object_mut(&mut value);
         map.insert("kind".to_owned(), served.kind().into());

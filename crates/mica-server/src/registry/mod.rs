@@ -21,17 +21,17 @@ use serde_json::Value;
 
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
-use crate::plane::{Own, Plane};
 use crate::plane::side::SideWrites;
+use crate::plane::{Own, Plane};
 use crate::scheme::Served;
 use crate::stored::Stored;
 
+pub use apply::ApplyRequest;
 pub use delete::Deleted;
 pub use list::{ListPage, Listing};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
 pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};
-pub use apply::ApplyRequest;
 pub use write::{CreateRequest, Managers, PatchRequest, Patched, UpdateRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
@@ -70,7 +70,11 @@ impl Entry {
 
 impl Registry {
     pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>) -> Self {
-        Self { store, side, bookmark_interval: watch::BOOKMARK_INTERVAL }
+        Self {
+            store,
+            side,
+            bookmark_interval: watch::BOOKMARK_INTERVAL,
+        }
     }
 
     /// Sends bookmarks this often.
@@ -90,7 +94,13 @@ impl Registry {
     }
 
     /// What is at the object's key now.
-    async fn entry(&self, plane: &Plane, served: &Served, namespace: Option<&str>, name: &str) -> Result<Entry, ApiError> {
+    async fn entry(
+        &self,
+        plane: &Plane,
+        served: &Served,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Entry, ApiError> {
         let key = plane.keys.object(&served.storage, namespace, name);
         let record = self.store.get(&key).await?;
         let own = record.as_ref().map(|record| record.revision);
@@ -105,13 +115,27 @@ impl Registry {
                 (stored, from_base)
             }
         };
-        Ok(Entry { key, own, from_base, stored })
+        Ok(Entry {
+            key,
+            own,
+            from_base,
+            stored,
+        })
     }
 
     /// The newest object, as stored.
     async fn current(&self, target: &Target) -> Result<Stored, ApiError> {
-        let entry = self.entry(&target.plane, &target.served, target.namespace.as_deref(), target.object()).await?;
-        entry.stored.ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))
+        let entry = self
+            .entry(
+                &target.plane,
+                &target.served,
+                target.namespace.as_deref(),
+                target.object(),
+            )
+            .await?;
+        entry
+            .stored
+            .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))
     }
 }
 
@@ -128,9 +152,16 @@ pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError>
     };
     let map = mica_machinery::object::object_mut(&mut value);
     map.insert("kind".to_owned(), kind.into());
-    map.insert("apiVersion".to_owned(), crate::scheme::join_version(group, version).into());
+    map.insert(
+        "apiVersion".to_owned(),
+        crate::scheme::join_version(group, version).into(),
+    );
     if stored.revision != Revision(0) {
-        mica_machinery::object::set(&mut value, &["metadata", "resourceVersion"], stored.revision.to_string());
+        mica_machinery::object::set(
+            &mut value,
+            &["metadata", "resourceVersion"],
+            stored.revision.to_string(),
+        );
     }
     if stored.normaliser != served.normaliser && served.stores_as_served() {
         served.strategy().default(&mut value);

@@ -54,7 +54,11 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         "" => (wanted.group, wanted.version),
         text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
     };
-    let kind = if stated.kind.is_empty() { wanted.kind } else { stated.kind.as_str() };
+    let kind = if stated.kind.is_empty() {
+        wanted.kind
+    } else {
+        stated.kind.as_str()
+    };
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
     let Decoded { value, strict } = codec::decode(wanted.ty, &json).map_err(|error| cannot(&error))?;
@@ -66,21 +70,36 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         FieldValidation::Warn => problems.into_iter().flat_map(warnings_of).collect(),
         _ => Vec::new(),
     };
-    Ok(Read { object: typed(value, wanted), managers: managed::request_of(&json), warnings })
+    Ok(Read {
+        object: typed(value, wanted),
+        managers: managed::request_of(&json),
+        warnings,
+    })
 }
 
 /// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
 pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, String> {
     let stated = codec::interpret(json).map_err(|error| error.to_string())?;
-    let (group, version) =
-        split_version(&stated.api_version).ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
+    let (group, version) = split_version(&stated.api_version)
+        .ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
     if stated.kind.is_empty() {
-        return Err(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json)));
+        return Err(format!(
+            "Object 'Kind' is missing in '{}'",
+            String::from_utf8_lossy(json)
+        ));
     }
     check_kind(group, version, &stated.kind, wanted)?;
     let Decoded { value, strict } = codec::decode(wanted.ty, json).map_err(|error| error.to_string())?;
-    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { strict };
-    Ok(Read { object: typed(value, wanted), managers: managed::request_of(json), warnings })
+    let warnings = if validation == FieldValidation::Ignore {
+        Vec::new()
+    } else {
+        strict
+    };
+    Ok(Read {
+        object: typed(value, wanted),
+        managers: managed::request_of(json),
+        warnings,
+    })
 }
 
 /// Decodes the DeleteOptions in the body of a DELETE. Upstream takes any kind and apiVersion there, and ignores what it
@@ -97,7 +116,9 @@ pub fn read_options(format: Format, body: &[u8]) -> Result<Value, ApiError> {
         }
     };
     codec::interpret(&json).map_err(|error| bad(&error))?;
-    codec::decode(ty, &json).map(|decoded| decoded.value).map_err(|error| bad(&error))
+    codec::decode(ty, &json)
+        .map(|decoded| decoded.value)
+        .map_err(|error| bad(&error))
 }
 
 fn read_protobuf(
@@ -110,11 +131,19 @@ fn read_protobuf(
         "" => (wanted.group, wanted.version),
         text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
     };
-    let kind = if document.kind.is_empty() { wanted.kind } else { document.kind.as_str() };
+    let kind = if document.kind.is_empty() {
+        wanted.kind
+    } else {
+        document.kind.as_str()
+    };
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
     let value = protobuf::decode(wanted.ty, document.raw).map_err(|error| cannot(&error))?;
-    Ok(Read { object: typed(value, wanted), managers: managed::Request::Usual, warnings: Vec::new() })
+    Ok(Read {
+        object: typed(value, wanted),
+        managers: managed::Request::Usual,
+        warnings: Vec::new(),
+    })
 }
 
 /// The problems of YAML are one error of several lines, but a warning each.
@@ -127,7 +156,10 @@ pub fn warnings_of(problem: String) -> Vec<String> {
 
 fn cannot_handle(kind: &str, version: &str, wanted: Wanted<'_>, why: &dyn std::fmt::Display) -> ApiError {
     let quoted = mica_machinery::field::quote(version);
-    ApiError::bad_request(format!("{kind} in version {quoted} cannot be handled as a {}: {why}", wanted.kind))
+    ApiError::bad_request(format!(
+        "{kind} in version {quoted} cannot be handled as a {}: {why}",
+        wanted.kind
+    ))
 }
 
 /// Why an object of another kind is none of the wanted, in the words of upstream's scheme.
@@ -137,8 +169,17 @@ fn check_kind(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Res
     }
     match facts().kind(group, version, kind) {
         Some(found) => {
-            let internal = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-            Err(format!("converting ({}) to ({internal}.{}): unknown conversion", facts().ty(found).go, wanted.kind))
+            let internal = wanted
+                .group
+                .split('.')
+                .next()
+                .filter(|group| !group.is_empty())
+                .unwrap_or("core");
+            Err(format!(
+                "converting ({}) to ({internal}.{}): unknown conversion",
+                facts().ty(found).go,
+                wanted.kind
+            ))
         }
         None => Err(format!(
             "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
@@ -152,7 +193,10 @@ fn typed(value: Value, wanted: Wanted<'_>) -> Value {
     let mut value = value;
     let map = object::object_mut(&mut value);
     map.insert("kind".to_owned(), wanted.kind.into());
-    map.insert("apiVersion".to_owned(), join_version(wanted.group, wanted.version).into());
+    map.insert(
+        "apiVersion".to_owned(),
+        join_version(wanted.group, wanted.version).into(),
+    );
     value
 }
 
@@ -167,10 +211,17 @@ fn split_version(text: &str) -> Option<(&str, &str)> {
 
 /// The beginning of a body, as text if it looks like JSON.
 fn summary(body: &[u8]) -> String {
-    let (shown, more) = if body.len() > SHOWN { (&body[..SHOWN], " ...") } else { (body, "") };
+    let (shown, more) = if body.len() > SHOWN {
+        (&body[..SHOWN], " ...")
+    } else {
+        (body, "")
+    };
     match body.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
-        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        Some(_) => format!(
+            "{}{more}",
+            shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        ),
     }
 }

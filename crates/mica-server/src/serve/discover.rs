@@ -32,7 +32,14 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
     let known = |document: Option<&Value>| document.cloned().ok_or(());
     let document = match path {
         Path::Index => Ok(documents.index.clone()),
-        Path::LegacyVersions => return versions(call, &documents.legacy, "APIVersions", &documents.aggregated_legacy),
+        Path::LegacyVersions => {
+            let mut legacy = documents.legacy.clone();
+            // Where this server is: where the client found it.
+            let host = call.header(&http::header::HOST);
+            let host = call.parts.uri.authority().map_or(host, http::uri::Authority::as_str);
+            legacy["serverAddressByClientCIDRs"][0]["serverAddress"] = host.into();
+            return versions(call, &legacy, "APIVersions", &documents.aggregated_legacy);
+        }
         Path::Groups => return versions(call, &documents.groups, "APIGroupList", &documents.aggregated_groups),
         Path::Group(group) => known(documents.group(group)),
         Path::Version { group, version } => match documents.version(group, version) {
@@ -53,7 +60,11 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
 }
 
 fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
-    if call.parts.method == Method::GET { Ok(()) } else { Err(ApiError::method_not_allowed()) }
+    if call.parts.method == Method::GET {
+        Ok(())
+    } else {
+        Err(ApiError::method_not_allowed())
+    }
 }
 
 /// `/api` and `/apis`: in the old form, or aggregated with an entity tag.
@@ -71,16 +82,19 @@ fn versions(call: &Call<'_>, old: &Value, kind: &str, aggregated: &Aggregated) -
             }
             let ty = facts().kind("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList");
             let bytes = match ty {
-                Some(ty) => {
-                    encode::document(ty, &aggregated.document, output)?
-                }
+                Some(ty) => encode::document(ty, &aggregated.document, output)?,
                 None => encode::untyped(&aggregated.document, output),
             };
             let mut response = respond(StatusCode::OK, output.format.media_type(), Body::full(bytes));
-            let content_type =
-                format!("{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", output.format.media_type());
+            let content_type = format!(
+                "{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                output.format.media_type()
+            );
             let headers = response.headers_mut();
-            headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(&content_type).expect("a media type is ASCII"));
+            headers.insert(
+                http::header::CONTENT_TYPE,
+                HeaderValue::from_str(&content_type).expect("a media type is ASCII"),
+            );
             headers.insert(ETAG, tag(&aggregated.etag));
             headers.insert(http::header::VARY, HeaderValue::from_static("Accept"));
             Ok(response)
@@ -95,8 +109,8 @@ fn tag(etag: &str) -> HeaderValue {
 fn plain(call: &Call<'_>, document: &Value, kind: &str) -> Result<Response<Body>, ApiError> {
     let output = negotiate::output(call.asked(), negotiate::Route::Object, negotiate::Encodings::All)?;
     let bytes = match facts().kind("", "v1", kind) {
-        Some(ty) if output.format == negotiate::Format::Protobuf => encode::document(ty, document, output)?,
-        _ => encode::untyped(document, output),
+        Some(ty) => encode::document(ty, document, output)?,
+        None => encode::untyped(document, output),
     };
     Ok(respond(StatusCode::OK, output.format.media_type(), Body::full(bytes)))
 }
@@ -122,7 +136,10 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
                 // A plane that does not exist is not healthy.
                 plane(call).await?;
                 let check = (!check.is_empty()).then(|| check.join("/"));
-                call.server.health.respond(endpoint, check.as_deref(), &call.query).await
+                call.server
+                    .health
+                    .respond(endpoint, check.as_deref(), &call.query)
+                    .await
             }
             None => None,
         },

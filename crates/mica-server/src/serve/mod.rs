@@ -69,7 +69,11 @@ impl Call<'_> {
     }
 
     pub fn header(&self, name: &HeaderName) -> &str {
-        self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -78,7 +82,11 @@ impl Service for Arc<Server> {
     fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
         let path = request.uri().path();
         let fills = path.contains("/planes/") && (path.ends_with("/restore") || path.ends_with("/fork"));
-        if fills || is_watch(request) { Lasting::LongRunning } else { Lasting::Finite }
+        if fills || is_watch(request) {
+            Lasting::LongRunning
+        } else {
+            Lasting::Finite
+        }
     }
 
     async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
@@ -90,18 +98,36 @@ impl Service for Arc<Server> {
     }
 }
 
-async fn answer(server: &Arc<Server>, context: &Context, request: Request<RequestBody>) -> Result<Response<Body>, ApiError> {
+async fn answer(
+    server: &Arc<Server>,
+    context: &Context,
+    request: Request<RequestBody>,
+) -> Result<Response<Body>, ApiError> {
     let (parts, incoming) = request.into_parts();
     let located = locate(server, context, &parts).await?;
     let query = Query::parse(parts.uri.query());
-    let user = server.authenticator.authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
+    let user = server
+        .authenticator
+        .authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
     let path = request::parse(&located.segments);
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
     } else {
-        (read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT).await?, None)
+        (
+            read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT).await?,
+            None,
+        )
     };
-    let mut call = Call { server, context, parts, body, stream, query, user, located };
+    let mut call = Call {
+        server,
+        context,
+        parts,
+        body,
+        stream,
+        query,
+        user,
+        located,
+    };
     match path? {
         Path::Resource(path) => {
             for _ in 1..STALE_PLANE_TRIES {
@@ -148,7 +174,9 @@ async fn locate(server: &Server, context: &Context, parts: &http::request::Parts
 /// The host that a request is for, without its port; empty if it names none.
 fn host(parts: &http::request::Parts) -> String {
     let host = parts.uri.authority().map(http::uri::Authority::as_str);
-    let host = host.or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok()).unwrap_or_default();
+    let host = host
+        .or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok())
+        .unwrap_or_default();
     normal_host(host.rsplit_once(':').map_or(host, |(name, _)| name))
 }
 
@@ -164,17 +192,26 @@ impl Server {
         if !host.contains('.') || host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
             return Ok(None);
         }
-        let project = host.strip_prefix("milo-apiserver.project-").and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
+        let project = host
+            .strip_prefix("milo-apiserver.project-")
+            .and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
         Ok(match project {
             Some(project) => Some(Address::Project(project.to_owned())),
-            None => self.directory.by_address("Host", host).await?.map(|plane| Address::Plane(plane.name.clone())),
+            None => self
+                .directory
+                .by_address("Host", host)
+                .await?
+                .map(|plane| Address::Plane(plane.name.clone())),
         })
     }
 
     /// The plane that an address names.
     pub(crate) async fn plane(&self, address: &Address) -> Result<Arc<Plane>, ApiError> {
         let missing = |group: &str, resource: &str, name: &str| {
-            Err(ApiError::not_found(&mica_api::GroupResource::new(group, resource), name))
+            Err(ApiError::not_found(
+                &mica_api::GroupResource::new(group, resource),
+                name,
+            ))
         };
         match address {
             Address::Root => Ok(self.directory.root()),
@@ -185,7 +222,9 @@ impl Server {
             },
             Address::Organization(name) => missing("resourcemanager.miloapis.com", "organizations", name),
             Address::User(name) => missing("iam.miloapis.com", "users", name),
-            Address::AllPlanes => Err(ApiError::bad_request("this request is about one plane: name it instead of *")),
+            Address::AllPlanes => Err(ApiError::bad_request(
+                "this request is about one plane: name it instead of *",
+            )),
         }
     }
 
@@ -199,7 +238,11 @@ impl Server {
     }
 
     pub(crate) fn documents(&self, plane: &Plane) -> &Documents {
-        if plane.is_root() { &self.root_documents } else { &self.plane_documents }
+        if plane.is_root() {
+            &self.root_documents
+        } else {
+            &self.plane_documents
+        }
     }
 }
 
@@ -210,13 +253,17 @@ pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
     }
     if let Some(text) = error.plain() {
         let mut response = respond(error.code(), "text/plain; charset=utf-8", Body::full(text));
-        response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        response
+            .headers_mut()
+            .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         return response;
     }
     let body = encode::document(facts().well_known().status, &error.to_status(), output).unwrap_or_default();
     let mut response = respond(error.code(), output.format.media_type(), Body::full(body));
     if let Some(after) = error.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
     response
 }
@@ -239,7 +286,9 @@ impl std::fmt::Display for Chain<'_> {
 pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 

@@ -25,13 +25,21 @@ use crate::scheme::Served;
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
     let media = media(call, Route::Object, served)?;
-    let stored = call.server.registry.get(grant, call.query.text("resourceVersion")).await?;
+    let stored = call
+        .server
+        .registry
+        .get(grant, call.query.text("resourceVersion"))
+        .await?;
     let encoder = Encoder::new(served, media);
     let bytes = match with_usage(&*call.server.store, &grant.target, &stored).await? {
         Some(plane) => encoder.value(plane)?,
         None => encoder.object(&stored)?,
     };
-    Ok(respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes)))
+    Ok(respond(
+        StatusCode::OK,
+        media.output.format.media_type(),
+        Body::full(bytes),
+    ))
 }
 
 pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
@@ -40,7 +48,19 @@ pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.create(grant, CreateRequest { object: read.object, managers: Managers::Recorded(read.managers), options, manager }).await?;
+    let written = call
+        .server
+        .registry
+        .create(
+            grant,
+            CreateRequest {
+                object: read.object,
+                managers: Managers::Recorded(read.managers),
+                options,
+                manager,
+            },
+        )
+        .await?;
     written_response(served, media, written, read.warnings)
 }
 
@@ -50,7 +70,19 @@ pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.update(grant, UpdateRequest { object: read.object, managers: Managers::Recorded(read.managers), options, manager }).await?;
+    let written = call
+        .server
+        .registry
+        .update(
+            grant,
+            UpdateRequest {
+                object: read.object,
+                managers: Managers::Recorded(read.managers),
+                options,
+                manager,
+            },
+        )
+        .await?;
     written_response(served, media, written, read.warnings)
 }
 
@@ -62,8 +94,11 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
     }
     let options = WriteOptions::read(&call.query, WriteUse::Patch)?;
     let media = media(call, Route::Object, served)?;
-    let strictness =
-        if options.field_validation == FieldValidation::Ignore { Strictness::Ignore } else { Strictness::Report };
+    let strictness = if options.field_validation == FieldValidation::Ignore {
+        Strictness::Ignore
+    } else {
+        Strictness::Report
+    };
     let validation = options.field_validation;
     let change = |document: &[u8]| -> Result<Patched, ApiError> {
         let patched = match patch_type {
@@ -75,7 +110,18 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
         decode_patched(served, &patched.map_err(refuse_patch)?, validation)
     };
     let manager = manager(call, &options.field_manager);
-    let written = call.server.registry.patch(grant, PatchRequest { patch: &change, options, manager }).await?;
+    let written = call
+        .server
+        .registry
+        .patch(
+            grant,
+            PatchRequest {
+                patch: &change,
+                options,
+                manager,
+            },
+        )
+        .await?;
     written_response(served, media, written, Vec::new())
 }
 
@@ -97,14 +143,25 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     let warnings = match options.field_validation {
         FieldValidation::Strict if !problems.is_empty() => {
             let problems = problems.join(", ");
-            return Err(ApiError::bad_request(format!("error strict decoding YAML: error {CONVERTING}: {problems}")));
+            return Err(ApiError::bad_request(format!(
+                "error strict decoding YAML: error {CONVERTING}: {problems}"
+            )));
         }
         FieldValidation::Warn => problems.into_iter().flat_map(body::warnings_of).collect(),
         _ => Vec::new(),
     };
-    let on_conflict = if call.query.flag("force") { OnConflict::Force } else { OnConflict::Refuse };
+    let on_conflict = if call.query.flag("force") {
+        OnConflict::Force
+    } else {
+        OnConflict::Refuse
+    };
     let manager = options.field_manager.clone();
-    let request = ApplyRequest { applied: decoded.value, on_conflict, options, manager };
+    let request = ApplyRequest {
+        applied: decoded.value,
+        on_conflict,
+        options,
+        manager,
+    };
     let written = call.server.registry.apply(grant, request).await?;
     written_response(served, media, written, warnings)
 }
@@ -129,8 +186,16 @@ fn merge_strategically(
     }
     let mut printed = Vec::new();
     codec::encode_untyped(&merged.value, &mut printed);
-    let warnings = if validation == FieldValidation::Warn { merged.strict } else { Vec::new() };
-    Ok(Patched { object: merged.value, managers: Managers::Recorded(managed::request_of(&printed)), warnings })
+    let warnings = if validation == FieldValidation::Warn {
+        merged.strict
+    } else {
+        Vec::new()
+    };
+    Ok(Patched {
+        object: merged.value,
+        managers: Managers::Recorded(managed::request_of(&printed)),
+        warnings,
+    })
 }
 
 fn refuse_patch(error: PatchError) -> ApiError {
@@ -142,19 +207,27 @@ fn refuse_patch(error: PatchError) -> ApiError {
 }
 
 /// Decodes what a patch left. What cannot be decoded is shown to the client whole.
-fn decode_patched(
-    served: &Served,
-    patched: &patch::Patched,
-    validation: FieldValidation,
-) -> Result<Patched, ApiError> {
+fn decode_patched(served: &Served, patched: &patch::Patched, validation: FieldValidation) -> Result<Patched, ApiError> {
     let undecodable = |reason: &str| ApiError::invalid("", "", "", &[patch::undecodable(&patched.document, reason)]);
-    let ignore = if validation == FieldValidation::Ignore { FieldValidation::Ignore } else { FieldValidation::Warn };
+    let ignore = if validation == FieldValidation::Ignore {
+        FieldValidation::Ignore
+    } else {
+        FieldValidation::Warn
+    };
     let read = body::read_kind(&patched.document, wanted(served), ignore).map_err(|why| undecodable(&why))?;
     let problems: Vec<String> = patched.strict.iter().cloned().chain(read.warnings).collect();
     match validation {
         FieldValidation::Strict if !problems.is_empty() => Err(undecodable(&patch::strict_reason(&problems))),
-        FieldValidation::Warn => Ok(Patched { object: read.object, managers: Managers::Recorded(read.managers), warnings: problems }),
-        _ => Ok(Patched { object: read.object, managers: Managers::Recorded(read.managers), warnings: Vec::new() }),
+        FieldValidation::Warn => Ok(Patched {
+            object: read.object,
+            managers: Managers::Recorded(read.managers),
+            warnings: problems,
+        }),
+        _ => Ok(Patched {
+            object: read.object,
+            managers: Managers::Recorded(read.managers),
+            warnings: Vec::new(),
+        }),
     }
 }
 
@@ -167,7 +240,11 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     Ok(match call.server.registry.delete(grant, &options).await? {
         Deleted::Waiting(stored) => {
             // Upstream accepts, rather than does, only what an old client asked not to orphan.
-            let code = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
+            let code = if options.orphan_dependents == Some(false) {
+                StatusCode::ACCEPTED
+            } else {
+                StatusCode::OK
+            };
             respond(code, format, Body::full(encoder.object(&stored)?))
         }
         Deleted::Gone(stored) if served.strategy().returns_deleted() => {
@@ -181,7 +258,10 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
             }
             let status =
                 json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
-            let output = negotiate::Output { conversion: None, ..media.output };
+            let output = negotiate::Output {
+                conversion: None,
+                ..media.output
+            };
             let bytes = encode::document(facts().well_known().status, &status, output)?;
             respond(StatusCode::OK, format, Body::full(bytes))
         }
@@ -194,9 +274,16 @@ pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Respons
     let options = delete_options(call)?;
     let media = media(call, Route::Object, served)?;
     let (items, revision) = call.server.registry.delete_collection(grant, &list, &options).await?;
-    let meta = ListMeta { revision, ..ListMeta::default() };
+    let meta = ListMeta {
+        revision,
+        ..ListMeta::default()
+    };
     let bytes = Encoder::new(served, media).list(&meta, &items)?;
-    Ok(respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes)))
+    Ok(respond(
+        StatusCode::OK,
+        media.output.format.media_type(),
+        Body::full(bytes),
+    ))
 }
 
 /// The options of a DELETE: its body's if it has one, else its query's.
@@ -214,7 +301,12 @@ fn body_format(call: &Call<'_>) -> Result<Format, ApiError> {
 
 pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
     let resource = served.resource;
-    body::Wanted { group: resource.group, version: resource.version, kind: resource.kind, ty: served.ty }
+    body::Wanted {
+        group: resource.group,
+        version: resource.version,
+        kind: resource.kind,
+        ty: served.ty,
+    }
 }
 
 fn written_response(
@@ -223,7 +315,11 @@ fn written_response(
     written: Written,
     mut warnings: Vec<String>,
 ) -> Result<Response<Body>, ApiError> {
-    let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+    let code = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     let bytes = Encoder::new(served, media).object(&written.stored)?;
     let mut response = respond(code, media.output.format.media_type(), Body::full(bytes));
     warnings.extend(written.warnings);

@@ -74,7 +74,7 @@ impl Shown {
 /// Sends a list: as it is read, or gathered first where that is needed.
 pub async fn respond_list(shown: Shown, listing: Listing) -> Result<Response<Body>, ApiError> {
     let content_type = shown.media.output.format.media_type();
-    let body = if listing.limit > 0 || !shown.media.streams() {
+    let body = if listing.limit > 0 || !Encoder::new(&shown.served, shown.media).streams() {
         gathered(shown, listing).await?
     } else {
         let meta = ListMeta {
@@ -110,7 +110,7 @@ async fn gathered(shown: Shown, mut listing: Listing) -> Result<Body, ApiError> 
             },
         )
     };
-    if shown.media.streams() {
+    if Encoder::new(&shown.served, shown.media).streams() {
         return streamed(shown, meta, Items::Held(items.into_iter())).await;
     }
     let mut values = Vec::with_capacity(items.len());

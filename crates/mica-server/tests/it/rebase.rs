@@ -155,10 +155,16 @@ async fn a_snapshot_brings_its_base_layers_into_another_store() {
     let other = World::start().await;
     let there = other.root().await;
     let restore = format!("{PLANES}/p1/restore");
-    there.call(Method::POST, &restore, &[], snapshot.body.clone()).await.expect(201);
+    there
+        .call(Method::POST, &restore, &[], snapshot.body.clone())
+        .await
+        .expect(201);
     let restored = there.at_plane("p1");
     for path in [ca("default"), "/api/v1/namespaces/kube-system".to_owned()] {
-        let mut objects = [plane.get(&path).await.expect(200), restored.get(&path).await.expect(200)];
+        let mut objects = [
+            plane.get(&path).await.expect(200),
+            restored.get(&path).await.expect(200),
+        ];
         for object in &mut objects {
             object["metadata"]["resourceVersion"] = Value::Null;
         }

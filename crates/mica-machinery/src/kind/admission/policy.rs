@@ -69,7 +69,11 @@ impl Strategy for Policy {
     }
 
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
-        if ctx.subresource.is_empty() { MetadataCheck::Whole } else { MetadataCheck::Neither }
+        if ctx.subresource.is_empty() {
+            MetadataCheck::Whole
+        } else {
+            MetadataCheck::Neither
+        }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

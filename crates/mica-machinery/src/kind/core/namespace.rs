@@ -78,7 +78,11 @@ impl Strategy for Namespace {
     }
 
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
-        if ctx.subresource.is_empty() { MetadataCheck::Both } else { MetadataCheck::Change }
+        if ctx.subresource.is_empty() {
+            MetadataCheck::Both
+        } else {
+            MetadataCheck::Change
+        }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

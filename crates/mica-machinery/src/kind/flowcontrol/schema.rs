@@ -76,7 +76,11 @@ impl Strategy for FlowSchema {
     }
 
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
-        if ctx.subresource.is_empty() { MetadataCheck::Whole } else { MetadataCheck::Neither }
+        if ctx.subresource.is_empty() {
+            MetadataCheck::Whole
+        } else {
+            MetadataCheck::Neither
+        }
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {
@@ -85,6 +89,10 @@ impl Strategy for FlowSchema {
 
     fn columns(&self) -> &'static [Column] {
         COLUMNS
+    }
+
+    fn table_order(&self) -> Option<fn(&Value) -> i64> {
+        Some(|object| object::int(object, &["spec", "matchingPrecedence"]).unwrap_or_default())
     }
 
     fn cells(&self, object: &Value, now: jiff::Timestamp) -> Vec<Value> {
