@@ -5,9 +5,8 @@ use mica_machinery::meta::{self, Admission};
 use mica_machinery::{codec, object};
 use serde_json::{Value, json};
 
-use super::write::{
-    CreateRequest, Managers, Step, TRIES, Written, check_name, contended, metadata_mut, settle_metadata,
-};
+use super::rules::{check_name, metadata_mut, settle_metadata};
+use super::write::{CreateRequest, Managers, Step, TRIES, Written, contended};
 use super::{Registry, check_state, served_value};
 use crate::authz::Grant;
 use crate::error::ApiError;

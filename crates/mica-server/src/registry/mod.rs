@@ -8,6 +8,7 @@ mod delete;
 mod list;
 pub mod owner;
 mod read;
+mod rules;
 mod scan;
 mod select;
 mod watch;
