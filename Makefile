@@ -7,6 +7,8 @@ GOLDEN ?= ../shared/golden
 # Extra arguments, such as BENCH="--quick".
 BENCH ?=
 UP ?=
+# How many rounds of crashes, kills and random histories a soak runs; properties are tried a hundred times as often.
+SOAK ?= 2000
 # Only these transcripts, such as TOUR="configmaps rbac".
 TOUR ?=
 # PyPI's Go puts gofmt beside its library, not on the PATH.
@@ -25,7 +27,7 @@ test: tools ## set this machine up and run every check
 	@scripts/test
 
 soak: tools ## what takes hours: thousands of kills, fuzzing, very many planes
-	MICA_SOAK=1 cargo test --release --workspace -- --nocapture
+	MICA_SOAK=$(SOAK) PROPTEST_CASES=$(SOAK)00 cargo test --release --workspace -- --nocapture
 	cargo build --release -p mica -p mica-bench
 	target/release/mica-bench run --no-floor --mica target/release/mica --planes 1000000 --only planes,first-request,restart
 
