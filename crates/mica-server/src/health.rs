@@ -64,7 +64,7 @@ pub struct Health {
 }
 
 impl Default for Health {
-    /// With `ping`, which always succeeds.
+    /// With `ping` and `log`, which always succeed.
     fn default() -> Self {
         let health = Self {
             checks: RwLock::default(),
@@ -205,10 +205,10 @@ mod tests {
             ("readyz?exclude=ping", "200 ok"),
             ("livez/shutdown", "404"),
             ("healthz/frob", "404"),
-            ("livez?verbose", "200 [+]ping ok\n[+]etcd ok\nlivez check passed\n"),
+            ("livez?verbose", "200 [+]ping ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n"),
             (
                 "readyz?verbose=1&exclude=etcd&exclude=b&exclude=a",
-                "200 [+]ping ok\n[+]etcd excluded: ok\n[+]shutdown ok\n\
+                "200 [+]ping ok\n[+]log ok\n[+]etcd excluded: ok\n[+]shutdown ok\n\
                  warn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nreadyz check passed\n",
             ),
         ] {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(ask(&health, "livez").await, "200 ok");
         assert_eq!(
             ask(&health, "readyz").await,
-            "500 [+]ping ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n"
+            "500 [+]ping ok\n[+]log ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n"
         );
         assert_eq!(
             ask(&health, "readyz/shutdown").await,
