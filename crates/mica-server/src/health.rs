@@ -205,7 +205,10 @@ mod tests {
             ("readyz?exclude=ping", "200 ok"),
             ("livez/shutdown", "404"),
             ("healthz/frob", "404"),
-            ("livez?verbose", "200 [+]ping ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n"),
+            (
+                "livez?verbose",
+                "200 [+]ping ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n",
+            ),
             (
                 "readyz?verbose=1&exclude=etcd&exclude=b&exclude=a",
                 "200 [+]ping ok\n[+]log ok\n[+]etcd excluded: ok\n[+]shutdown ok\n\
