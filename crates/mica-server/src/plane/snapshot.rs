@@ -30,7 +30,7 @@ use crate::http::{Body, RequestBody};
 use crate::negotiate::Output;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::{index_writes, is_internal};
-use crate::registry::{CreateRequest, Managers, PatchRequest, Patched, Written};
+use crate::registry::{Managers, PatchRequest, Patched, WriteRequest, Written};
 use crate::serve::{Call, Server, respond};
 use crate::stored::Content;
 
@@ -372,7 +372,7 @@ impl Filling {
         grant.target.name = Some(name.to_owned());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
-        let request = CreateRequest {
+        let request = WriteRequest {
             object,
             managers: Managers::Recorded(managed::Request::Usual),
             options: plain_options(),

@@ -6,7 +6,7 @@ use mica_machinery::{codec, object};
 use serde_json::{Value, json};
 
 use super::rules::{check_name, metadata_mut, settle_metadata};
-use super::write::{CreateRequest, Managers, Step, TRIES, Written, contended};
+use super::write::{Managers, Step, TRIES, WriteRequest, Written, contended};
 use super::{Registry, check_state, served_value};
 use crate::authz::Grant;
 use crate::error::ApiError;
@@ -42,7 +42,7 @@ impl Registry {
                 // A version of what does not exist says nothing.
                 object::remove(&mut wanted, &["metadata", "resourceVersion"]);
                 let (options, manager) = (request.options.clone(), request.manager.clone());
-                let create = CreateRequest {
+                let create = WriteRequest {
                     object: wanted,
                     managers: Managers::Applied,
                     options,

@@ -33,7 +33,7 @@ pub use list::{ListPage, Listing};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
 pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};
-pub use write::{CreateRequest, Managers, PatchRequest, Patched, UpdateRequest, Written};
+pub use write::{Managers, PatchRequest, Patched, WriteRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
 #[derive(Clone)]

@@ -33,21 +33,15 @@ pub(super) const TRIES: usize = 500;
 /// How often a name is generated before the client is told that it is taken. Upstream's number.
 const NAME_TRIES: usize = 8;
 
+/// A create or an update.
 #[derive(Clone)]
-pub struct CreateRequest {
+pub struct WriteRequest {
     /// The decoded body, in the version of the request.
     pub object: Value,
     /// What the body says about managed fields beyond its object.
     pub managers: Managers,
     pub options: WriteOptions,
     /// Who is recorded in managedFields.
-    pub manager: String,
-}
-
-pub struct UpdateRequest {
-    pub object: Value,
-    pub managers: Managers,
-    pub options: WriteOptions,
     pub manager: String,
 }
 
@@ -164,7 +158,7 @@ impl<'a> Step<'a> {
 
 impl Registry {
     /// Stores a new object. A generated name that turns out to be taken is generated again.
-    pub async fn create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
+    pub async fn create(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
         check_state(grant)?;
         let generates = object::name(&request.object).is_empty()
             && !object::string(&request.object, &["metadata", "generateName"]).is_empty();
@@ -180,7 +174,7 @@ impl Registry {
         self.try_create(grant, request).await
     }
 
-    pub(super) async fn try_create(&self, grant: &Grant, request: CreateRequest) -> Result<Written, ApiError> {
+    pub(super) async fn try_create(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
         let step = Step::new(grant, &request.options, &request.manager);
         let (served, strategy) = (step.served(), step.served().strategy());
         let mut object = request.object;
@@ -243,7 +237,7 @@ impl Registry {
     }
 
     /// Replaces an object, or creates it where the kind lets a PUT do that.
-    pub async fn update(&self, grant: &Grant, request: UpdateRequest) -> Result<Written, ApiError> {
+    pub async fn update(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
         check_state(grant)?;
         let step = Step::new(grant, &request.options, &request.manager);
         let target = step.target();
@@ -268,7 +262,7 @@ impl Registry {
                 match self
                     .try_create(
                         grant,
-                        CreateRequest {
+                        WriteRequest {
                             object,
                             managers: request.managers,
                             options,

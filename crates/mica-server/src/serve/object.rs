@@ -13,13 +13,13 @@ use serde_json::json;
 use super::resource::{manager, media};
 use super::{Call, body, respond, warn};
 use crate::authz::Grant;
-use crate::encode::{self, Encoder, ListMeta};
+use crate::encode::{self, Encoder, ListMeta, Media};
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
 use crate::plane::usage::with_usage;
-use crate::registry::{ApplyRequest, CreateRequest, Deleted, Managers, PatchRequest, Patched, UpdateRequest, Written};
+use crate::registry::{ApplyRequest, Deleted, Managers, PatchRequest, Patched, WriteRequest, Written};
 use crate::scheme::Served;
 
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
@@ -43,47 +43,36 @@ pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiEr
 }
 
 pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let served = &grant.target.served;
-    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let media = media(call, Route::Object, served)?;
-    let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
-    let manager = manager(call, &options.field_manager);
-    let written = call
-        .server
-        .registry
-        .create(
-            grant,
-            CreateRequest {
-                object: read.object,
-                managers: Managers::Recorded(read.managers),
-                options,
-                manager,
-            },
-        )
-        .await?;
-    written_response(served, media, written, read.warnings)
+    let (request, media, warnings) = write_request(call, grant, WriteUse::Create)?;
+    let written = call.server.registry.create(grant, request).await?;
+    written_response(&grant.target.served, media, written, warnings)
 }
 
 pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let (request, media, warnings) = write_request(call, grant, WriteUse::Update)?;
+    let written = call.server.registry.update(grant, request).await?;
+    written_response(&grant.target.served, media, written, warnings)
+}
+
+/// The object that a body holds, how the answer is to look, and what is to be warned of.
+fn write_request(
+    call: &Call<'_>,
+    grant: &Grant,
+    use_: WriteUse,
+) -> Result<(WriteRequest, Media, Vec<String>), ApiError> {
     let served = &grant.target.served;
-    let options = WriteOptions::read(&call.query, WriteUse::Update)?;
+    let options = WriteOptions::read(&call.query, use_)?;
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
     let manager = manager(call, &options.field_manager);
-    let written = call
-        .server
-        .registry
-        .update(
-            grant,
-            UpdateRequest {
-                object: read.object,
-                managers: Managers::Recorded(read.managers),
-                options,
-                manager,
-            },
-        )
-        .await?;
-    written_response(served, media, written, read.warnings)
+    let managers = Managers::Recorded(read.managers);
+    let request = WriteRequest {
+        object: read.object,
+        managers,
+        options,
+        manager,
+    };
+    Ok((request, media, read.warnings))
 }
 
 pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
@@ -311,7 +300,7 @@ pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
 
 fn written_response(
     served: &Served,
-    media: crate::encode::Media,
+    media: Media,
     written: Written,
     mut warnings: Vec<String>,
 ) -> Result<Response<Body>, ApiError> {

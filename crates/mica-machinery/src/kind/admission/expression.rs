@@ -12,29 +12,6 @@ use crate::kind::check::invalid_each;
 use crate::{names, object};
 
 const MAX_MATCH_CONDITIONS: usize = 64;
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// What an expression is for, which decides its type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,5 +107,5 @@ pub fn validate_variables(variables: &[Value], params: Params, path: &Path) -> E
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !RESERVED.contains(&name)
+        && !crate::cel::escape::is_reserved(name)
 }
