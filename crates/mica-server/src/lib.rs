@@ -18,6 +18,7 @@ pub mod openapi;
 pub mod options;
 pub mod pki;
 pub mod plane;
+mod quiet;
 pub mod registry;
 pub mod request;
 mod review;

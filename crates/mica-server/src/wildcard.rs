@@ -68,7 +68,7 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
                 .registry
                 .watch_all_planes(&permit, &served, namespace, &options)
                 .await;
-            respond_watch(call, Shown { served, media, origins }, watch, &options)
+            respond_watch(call, Shown { served, media, origins }, watch)
         }
         _ => Err(ApiError::method_not_allowed()),
     }

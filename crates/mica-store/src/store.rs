@@ -3,6 +3,7 @@
 //! Every method's comment is a promise that `conformance` checks on every backend.
 
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -157,7 +158,7 @@ pub struct Event {
     pub change: Change,
     /// What was at the key before, if anything.
     pub previous: Option<Record>,
-    memo: OnceLock<Bytes>,
+    memo: OnceLock<(u64, Bytes)>,
 }
 
 impl Event {
@@ -171,9 +172,15 @@ impl Event {
         }
     }
 
-    /// A place for the one encoding of this event that most watchers send, so that it is made once however many they are.
-    pub fn memo(&self, encode: impl FnOnce() -> Bytes) -> Bytes {
-        self.memo.get_or_init(encode).clone()
+    /// The one encoding of this event that most watchers send, if it has been made and is of this form.
+    pub fn memo(&self, form: u64) -> Option<Bytes> {
+        let (made, bytes) = self.memo.get()?;
+        (*made == form).then(|| bytes.clone())
+    }
+
+    /// Keeps an encoding for the other watchers, so that it is made once however many they are. The first one stays.
+    pub fn remember(&self, form: u64, bytes: Bytes) {
+        self.memo.get_or_init(|| (form, bytes));
     }
 }
 
@@ -192,10 +199,10 @@ pub enum Signal {
 }
 
 /// An open watch. Dropping it closes it.
-#[async_trait]
 pub trait WatchSource: Send {
-    /// The next signal; waits for one. After an error nothing follows.
-    async fn next(&mut self) -> Result<Signal, WatchError>;
+    /// The next signal. `Pending` means that `cx` is woken when there may be one; only the last waker given is. After an
+    /// error nothing follows.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Signal, WatchError>>;
 
     /// The next signal if one is waiting.
     fn try_next(&mut self) -> Option<Result<Signal, WatchError>>;
@@ -206,6 +213,13 @@ pub trait WatchSource: Send {
 }
 
 pub type Watch = Box<dyn WatchSource>;
+
+impl dyn WatchSource {
+    /// The next signal; waits for one. Nothing is lost if the future is dropped before it is ready.
+    pub async fn next(&mut self) -> Result<Signal, WatchError> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

@@ -11,11 +11,12 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{Stream, StreamExt};
 use http_body::{Frame, SizeHint};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::gzip::Gzip;
 use super::limit::{JOINED_CHUNK, SMALL_CHUNK};
 use super::stall::{self, Progress};
+use crate::quiet::Quiet;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -47,6 +48,7 @@ pub(super) enum Source {
     Full(Bytes),
     Chunks(Chunks),
     Stream(Streamed),
+    Watch(Watched),
     Gzip(Box<Gzip>),
 }
 
@@ -61,7 +63,13 @@ pub(super) struct Streamed {
     /// `None` once the stream has ended: it must not be polled again.
     pieces: Option<Pieces>,
     failed: Option<BoxError>,
-    lasting: Lasting,
+}
+
+/// Pieces that are sent as they come, until they end or the server drains.
+pub(super) struct Watched {
+    pieces: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    drain: Quiet<WaitForCancellationFutureOwned>,
+    ended: bool,
 }
 
 impl Body {
@@ -99,21 +107,19 @@ impl Body {
 
     /// As [`Body::stream`]; an error cuts the answer off, so that the client sees that it is incomplete.
     pub fn try_stream<E: Into<BoxError>>(pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> Self {
-        Self::streamed(Box::pin(pieces.map(|piece| piece.map_err(Into::into))), Lasting::Finite)
+        Self::new(Source::Stream(Streamed {
+            ahead: VecDeque::new(),
+            pieces: Some(Box::pin(pieces.map(|piece| piece.map_err(Into::into)))),
+            failed: None,
+        }))
     }
 
     /// A watch: pieces go out as they come, uncompressed, and the body ends cleanly between two pieces when `drain` is cancelled.
     pub fn watch(pieces: impl Stream<Item = Bytes> + Send + 'static, drain: CancellationToken) -> Self {
-        let until = pieces.map(Ok).take_until(drain.cancelled_owned());
-        Self::streamed(Box::pin(until), Lasting::LongRunning)
-    }
-
-    fn streamed(pieces: Pieces, lasting: Lasting) -> Self {
-        Self::new(Source::Stream(Streamed {
-            ahead: VecDeque::new(),
-            pieces: Some(pieces),
-            failed: None,
-            lasting,
+        Self::new(Source::Watch(Watched {
+            pieces: Box::pin(pieces),
+            drain: Quiet::new(drain.cancelled_owned()),
+            ended: false,
         }))
     }
 
@@ -131,17 +137,20 @@ impl Body {
             Source::Empty => false,
             Source::Full(bytes) => bytes.len() > JOINED_CHUNK,
             Source::Chunks(chunks) => chunks.remaining > JOINED_CHUNK as u64,
-            Source::Stream(_) | Source::Gzip(_) => true,
+            Source::Stream(_) | Source::Watch(_) | Source::Gzip(_) => true,
         };
         if large {
             self.progress = stall::current();
+        }
+        if let (Source::Watch(_), Some(progress)) = (&self.source, &self.progress) {
+            progress.will_last();
         }
         self
     }
 
     pub fn lasting(&self) -> Lasting {
         match &self.source {
-            Source::Stream(streamed) => streamed.lasting,
+            Source::Watch(_) => Lasting::LongRunning,
             _ => Lasting::Finite,
         }
     }
@@ -152,7 +161,7 @@ impl Body {
             Source::Empty => Some(0),
             Source::Full(bytes) => Some(bytes.len() as u64),
             Source::Chunks(chunks) => Some(chunks.remaining),
-            Source::Stream(_) | Source::Gzip(_) => None,
+            Source::Stream(_) | Source::Watch(_) | Source::Gzip(_) => None,
         }
     }
 
@@ -169,9 +178,6 @@ impl Body {
         let Source::Stream(streamed) = &mut self.source else {
             return false;
         };
-        if streamed.lasting == Lasting::LongRunning {
-            return false;
-        }
         let mut ahead: usize = streamed.ahead.iter().map(Bytes::len).sum();
         while ahead <= limit {
             let Some(pieces) = &mut streamed.pieces else { break };
@@ -256,6 +262,20 @@ impl Streamed {
     }
 }
 
+impl Watched {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let piece = match Pin::new(&mut self.drain).poll(cx) {
+            Poll::Ready(()) => None,
+            Poll::Pending => ready!(self.pieces.as_mut().poll_next(cx)),
+        };
+        self.ended = piece.is_none();
+        Poll::Ready(piece)
+    }
+}
+
 impl Source {
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         match self {
@@ -267,6 +287,7 @@ impl Source {
             }
             Self::Chunks(chunks) => Poll::Ready(chunks.take().map(Ok)),
             Self::Stream(streamed) => streamed.poll_data(cx),
+            Self::Watch(watched) => watched.poll_data(cx).map(|piece| piece.map(Ok)),
             Self::Gzip(gzip) => gzip.poll_data(cx),
         }
     }

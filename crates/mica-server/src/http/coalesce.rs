@@ -6,20 +6,30 @@
 //!
 //! Invariant: nothing waits here longer than the poll that wrote it, unless the socket is full; then the socket wakes the task.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::pool::Pool;
+
 /// How much is gathered before it is written in the middle of a poll: a few TLS records.
 const MOST: usize = 64 * 1024;
+
+thread_local! {
+    /// The buffer that the next connection to write on this thread takes: an idle connection keeps none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 struct Gathered<IO> {
     io: IO,
-    waiting: BytesMut,
+    waiting: Vec<u8>,
+    /// How much of `waiting` is written.
+    written: usize,
     /// How writing failed after a poll was over: the connection learns it from its next read or write.
     failed: Option<io::ErrorKind>,
 }
@@ -30,15 +40,18 @@ impl<IO: AsyncWrite + Unpin> Gathered<IO> {
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.waiting.is_empty() {
-            let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.waiting))?;
+        while self.written < self.waiting.len() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.waiting[self.written..]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.waiting.advance(written);
+            self.written += written;
         }
-        // An idle connection keeps no buffer.
-        self.waiting = BytesMut::new();
+        if self.written > 0 {
+            self.written = 0;
+            self.waiting.clear();
+            SPARE.set(std::mem::take(&mut self.waiting));
+        }
         Pin::new(&mut self.io).poll_flush(cx)
     }
 }
@@ -52,18 +65,20 @@ pub(super) struct Outlet<IO>(Arc<Mutex<Gathered<IO>>>);
 pub(super) fn gather<IO>(io: IO) -> (Gathering<IO>, Outlet<IO>) {
     let shared = Arc::new(Mutex::new(Gathered {
         io,
-        waiting: BytesMut::new(),
+        waiting: Vec::new(),
+        written: 0,
         failed: None,
     }));
     (Gathering(shared.clone()), Outlet(shared))
 }
 
 impl<IO> Outlet<IO> {
-    /// Runs a connection, writing out after each poll what that poll gathered.
-    pub(super) fn run<'a, C>(&'a self, connection: Pin<&'a mut C>) -> Running<'a, IO, C> {
+    /// Runs a connection and its lasting streams, writing out after each poll what that poll gathered.
+    pub(super) fn run<'a, C>(&'a self, connection: Pin<&'a mut C>, pool: &'a mut Pool) -> Running<'a, IO, C> {
         Running {
             outlet: self,
             connection,
+            pool,
         }
     }
 }
@@ -71,12 +86,15 @@ impl<IO> Outlet<IO> {
 pub(super) struct Running<'a, IO, C> {
     outlet: &'a Outlet<IO>,
     connection: Pin<&'a mut C>,
+    pool: &'a mut Pool,
 }
 
 impl<IO: AsyncWrite + Unpin, C: Future> Future for Running<'_, IO, C> {
     type Output = C::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        // The streams first: the connection then sends what they have.
+        self.pool.poll(cx);
         let polled = self.connection.as_mut().poll(cx);
         let mut gathered = self.outlet.0.lock();
         if gathered.failed.is_none()
@@ -106,6 +124,10 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Gathering<IO> {
         }
         if bytes.len() > MOST {
             return Pin::new(&mut gathered.io).poll_write(cx, bytes);
+        }
+        if gathered.waiting.capacity() == 0 {
+            gathered.waiting = SPARE.take();
+            gathered.waiting.reserve(MOST);
         }
         gathered.waiting.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
@@ -139,7 +161,7 @@ mod tests {
                 gathering.flush().await.unwrap();
             }
         });
-        outlet.run(writer).await;
+        outlet.run(writer, &mut Pool::new()).await;
         let mut received = vec![0; 100_000];
         far.read_exact(&mut received).await.unwrap();
         assert!(
@@ -166,7 +188,7 @@ mod tests {
             gathering.shutdown().await.unwrap();
             block
         });
-        let block = outlet.run(writer).await;
+        let block = outlet.run(writer, &mut Pool::new()).await;
         drop(outlet);
         let received = reader.await.unwrap();
         assert_eq!(received.len(), 200_010);
@@ -183,6 +205,6 @@ mod tests {
             tokio::task::yield_now().await;
             gathering.write_all(b"more").await.unwrap_err().kind()
         });
-        assert_eq!(outlet.run(connection).await, io::ErrorKind::BrokenPipe);
+        assert_eq!(outlet.run(connection, &mut Pool::new()).await, io::ErrorKind::BrokenPipe);
     }
 }

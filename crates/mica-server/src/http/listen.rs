@@ -1,7 +1,7 @@
 //! Accepting connections, speaking TLS and HTTP on them, and letting go of them in order.
 //!
 //! Draining has three steps: stop accepting; tell every connection (GOAWAY, `Connection: close`) and every watch; after a
-//! deadline drop what is left. A connection costs one task; so does each open HTTP/2 stream.
+//! deadline drop what is left. A connection costs one task; so does each request over HTTP/2 until it is answered.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,10 +27,13 @@ use tokio_util::task::TaskTracker;
 use super::body::Body;
 use super::coalesce::gather;
 use super::envelope::Envelope;
+use super::patience::Patience;
 use super::peer::{Peer, Protocol};
+use super::pool::Pool;
 use super::receive::RequestBody;
 use super::stall::{StallGuard, StreamExecutor};
 use super::{Service, limit};
+use crate::quiet::Quiet;
 use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
 
 #[derive(Clone, Debug)]
@@ -174,11 +177,12 @@ async fn accept<S: Service>(tcp: &TcpListener, server: &Arc<Connections<S>>) {
             continue;
         };
         let serving = server.clone().connection(stream, addr, slot);
-        let drop_all = server.drop_all.clone();
+        let dropped = Quiet::new(server.drop_all.clone().cancelled_owned());
         server.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = serving => {}
-                () = drop_all.cancelled() => {}
+                () = dropped => {}
             }
         });
     }
@@ -261,7 +265,7 @@ impl<S: Service> Connections<S> {
         let peer = self.peer(addr, Protocol::Http1, &tls);
         let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
+            .timer(Patience::default())
             .header_read_timeout(self.options.idle_timeout)
             .max_header_size(limit::MAX_HEADERS as usize)
             .max_buf_size(limit::CONNECTION_BUFFER)
@@ -269,8 +273,9 @@ impl<S: Service> Connections<S> {
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
+            biased;
             ended = connection.as_mut() => return ended,
-            () = self.drain.cancelled() => {}
+            () = Quiet::new(self.drain.cancelled()) => {}
         }
         connection.as_mut().graceful_shutdown();
         connection.await
@@ -280,8 +285,10 @@ impl<S: Service> Connections<S> {
         let peer = self.peer(addr, Protocol::Http2, &tls);
         let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
         let (io, outlet) = gather(StallGuard::new(tls, self.options.write_stall));
+        let mut pool = Pool::new();
         let connection = http2::Builder::new(StreamExecutor {
             patience: self.options.write_stall,
+            lasting: pool.entrance(),
         })
         .timer(TokioTimer::new())
         .max_concurrent_streams(limit::MAX_STREAMS)
@@ -294,11 +301,12 @@ impl<S: Service> Connections<S> {
         .serve_connection(TokioIo::new(io), service);
         let mut connection = std::pin::pin!(connection);
         tokio::select! {
-            ended = outlet.run(connection.as_mut()) => return ended,
-            () = self.drain.cancelled() => {}
+            biased;
+            ended = outlet.run(connection.as_mut(), &mut pool) => return ended,
+            () = Quiet::new(self.drain.cancelled()) => {}
         }
         connection.as_mut().graceful_shutdown();
-        outlet.run(connection).await
+        outlet.run(connection, &mut pool).await
     }
 }
 

@@ -2,37 +2,54 @@
 //!
 //! Two places can be stuck: the socket (its buffer is full, [`StallGuard`] sees writes pending) and one HTTP/2 stream (its
 //! window is closed while the connection is fine; [`StreamExecutor`] sees that its body is not asked for more).
+//! Streams that last leave their task for their connection's [`Pool`](super::pool::Pool).
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Whether the client has taken what a body last handed out: odd while something is on offer, even when taken.
+use super::pool::Entrance;
+
+/// What a body tells the task that sends it.
 #[derive(Default)]
-pub(super) struct Progress(AtomicU64);
+pub(super) struct Progress {
+    /// Whether the client has taken what was last handed out: odd while something is on offer, even when taken.
+    turn: AtomicU64,
+    lasts: AtomicBool,
+}
 
 impl Progress {
     pub(super) fn offered(&self) {
-        self.0.fetch_or(1, Ordering::Relaxed);
+        let turn = self.turn();
+        self.turn.store(turn | 1, Ordering::Relaxed);
     }
 
     pub(super) fn taken(&self) {
-        let turn = self.0.load(Ordering::Relaxed);
+        let turn = self.turn();
         if turn & 1 == 1 {
-            self.0.store(turn + 1, Ordering::Relaxed);
+            self.turn.store(turn + 1, Ordering::Relaxed);
         }
     }
 
+    /// This is a watch.
+    pub(super) fn will_last(&self) {
+        self.lasts.store(true, Ordering::Relaxed);
+    }
+
+    fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Relaxed)
+    }
+
     fn turn(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.turn.load(Ordering::Relaxed)
     }
 }
 
@@ -47,10 +64,11 @@ pub(super) fn current() -> Option<Arc<Progress>> {
         .ok()
 }
 
-/// Spawns the tasks of HTTP/2 streams, each under a stall watch.
+/// Spawns the tasks of a connection's streams, each under a stall watch.
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
     pub(super) patience: Duration,
+    pub(super) lasting: Entrance,
 }
 
 impl<F> hyper::rt::Executor<F> for StreamExecutor
@@ -59,19 +77,53 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, stream: F) {
-        tokio::spawn(StreamTask {
+        let guarded = Guarded {
             stream,
             watch: Watch {
                 patience: self.patience,
                 armed: None,
                 progress: None,
             },
+        };
+        tokio::spawn(StreamTask {
+            stream: Some(Box::pin(guarded)),
+            lasting: self.lasting.clone(),
         });
     }
 }
 
+/// A stream while it is not known to last.
+struct StreamTask<F> {
+    /// Boxed, because it may move to another task.
+    stream: Option<Pin<Box<Guarded<F>>>>,
+    lasting: Entrance,
+}
+
+impl<F> Future for StreamTask<F>
+where
+    F: Future + Send + 'static,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(());
+        };
+        if stream.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if !stream.watch.progress.as_ref().is_some_and(|progress| progress.lasts()) {
+            return Poll::Pending;
+        }
+        // It is polled there at once, so nothing that wakes this task now is missed.
+        let stream = self.stream.take().expect("polled above");
+        self.lasting.enter(stream);
+        Poll::Ready(())
+    }
+}
+
 pin_project_lite::pin_project! {
-    struct StreamTask<F> {
+    struct Guarded<F> {
         #[pin]
         stream: F,
         watch: Watch,
@@ -89,12 +141,19 @@ struct Armed {
     timer: Pin<Box<Sleep>>,
 }
 
-impl<F: Future> Future for StreamTask<F> {
+impl<F: Future> Future for Guarded<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        let slot = RefCell::new(this.watch.progress.take());
+        // A body says once that it is worth watching.
+        if this.watch.progress.is_some() {
+            return match this.stream.poll(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => this.watch.poll_stalled(cx),
+            };
+        }
+        let slot = RefCell::new(None);
         let (polled, progress) = SLOT.sync_scope(slot, || {
             let polled = this.stream.poll(cx);
             (polled, SLOT.with(|slot| slot.borrow_mut().take()))

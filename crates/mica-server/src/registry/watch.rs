@@ -1,8 +1,11 @@
 //! Watches: the state so far if asked for, then every change, once and in order.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mica_store::{Change, Event, Key, KeyRange, ReadError, Revision, Signal, Watch};
 use tokio::time::Instant;
 
@@ -11,11 +14,15 @@ use crate::authz::{Grant, Permit};
 use crate::error::ApiError;
 use crate::options::{ListOptions, parse_version};
 use crate::plane::Plane;
+use crate::quiet::Alarm;
 use crate::scheme::Served;
 use crate::stored::{Content, Stored};
 
 /// How often a quiet watch that asked for bookmarks gets one, unless the server was made with another interval.
 pub const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Without a timeout a watch ends after this long, and up to as long again: so that not all end at once.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventType {
@@ -43,6 +50,8 @@ pub enum WatchItem {
         /// The change itself, where this is how every unfiltered watcher of the resource sees it: its encoding can be shared.
         shared: Option<Arc<Event>>,
     },
+    /// An event as another watcher has encoded it, in the form that this one asked to share.
+    Encoded(Bytes),
     /// Everything up to this revision has been told. `initial_end` marks the end of the state so far.
     Bookmark { revision: Revision, initial_end: bool },
     /// The last thing: the watch cannot go on.
@@ -58,8 +67,14 @@ pub struct WatchStart {
     range: KeyRange,
     selection: Selection,
     phase: Phase,
+    /// The form of the encodings that this watch can share.
+    form: Option<u64>,
     bookmarks: bool,
     next_bookmark: Instant,
+    /// When the watch ends whatever happens.
+    deadline: Instant,
+    /// Rings for the next bookmark or at the deadline; made when the watch goes live.
+    alarm: Option<Alarm>,
     /// The newest revision told, so that bookmarks are only sent when they say something new.
     told: Revision,
 }
@@ -158,8 +173,11 @@ impl Registry {
             range,
             selection,
             phase,
+            form: None,
             bookmarks: options.allow_bookmarks,
             next_bookmark: Instant::now() + self.bookmark_interval,
+            deadline: Instant::now() + timeout(options),
+            alarm: None,
             told: Revision(0),
         };
         // A watch that follows changes is registered before the response begins, so that a client that has seen the
@@ -168,6 +186,14 @@ impl Registry {
             watch.open(after).await?;
         }
         Ok(watch)
+    }
+}
+
+/// How long a watch lasts at most.
+fn timeout(options: &ListOptions) -> Duration {
+    match options.timeout_seconds {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => WATCH_TIMEOUT.mul_f64(1.0 + rand::random::<f64>()),
     }
 }
 
@@ -188,15 +214,72 @@ fn newest(options: &ListOptions) -> ListOptions {
 }
 
 impl WatchStart {
+    /// Lets this watch send what other watchers of the same things have encoded, where that is of this form.
+    #[must_use]
+    pub fn sharing(mut self, form: u64) -> Self {
+        self.form = self.selection.is_everything().then_some(form);
+        self
+    }
+
+    /// Whether there is nothing left to do but to follow changes, with [`WatchStart::poll_live`].
+    pub fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live(_))
+    }
+
     /// The next thing to tell; `None` when the watch is over.
     pub async fn next(&mut self) -> Option<WatchItem> {
-        match self.step().await {
-            Ok(item) => item,
-            Err(error) => {
-                self.phase = Phase::Ended;
-                Some(WatchItem::Error(error))
+        while !self.is_live() {
+            match tokio::time::timeout_at(self.deadline, self.step()).await {
+                Ok(Ok(Some(item))) => return Some(item),
+                Ok(Ok(None)) if matches!(self.phase, Phase::Ended) => return None,
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => return Some(self.fail(error)),
+                Err(_elapsed) => return None,
             }
         }
+        std::future::poll_fn(|cx| self.poll_live(cx)).await
+    }
+
+    fn fail(&mut self, error: ApiError) -> WatchItem {
+        self.phase = Phase::Ended;
+        WatchItem::Error(error)
+    }
+
+    /// The next thing to tell of a watch that is live; `None` when it is over.
+    pub fn poll_live(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
+        loop {
+            // First: a stream of events that never pauses must not outlive the deadline.
+            if self.poll_alarm(cx).is_ready() {
+                if Instant::now() >= self.deadline {
+                    self.phase = Phase::Ended;
+                } else if let Some(item) = self.bookmark() {
+                    return Poll::Ready(Some(item));
+                }
+                continue;
+            }
+            let Phase::Live(watch) = &mut self.phase else {
+                return Poll::Ready(None);
+            };
+            let signal = ready!(watch.poll_next(cx));
+            match self.signal(signal) {
+                Ok(Some(item)) => return Poll::Ready(Some(item)),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Some(self.fail(error))),
+            }
+        }
+    }
+
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let due = if self.bookmarks {
+            self.deadline.min(self.next_bookmark)
+        } else {
+            self.deadline
+        };
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::at(due));
+        if alarm.when() != due {
+            alarm.set(due);
+        }
+        Pin::new(alarm).poll(cx)
     }
 
     /// The next thing to tell if it is there already, so that what is waiting can be sent together.
@@ -210,65 +293,43 @@ impl WatchStart {
                 Ok(Some(item)) => return Some(item),
                 Ok(None) if matches!(self.phase, Phase::Ended) => return None,
                 Ok(None) => {}
-                Err(error) => {
-                    self.phase = Phase::Ended;
-                    return Some(WatchItem::Error(error));
-                }
+                Err(error) => return Some(self.fail(error)),
             }
         }
     }
 
+    /// One step towards following changes. `None` if it told nothing.
     async fn step(&mut self) -> Result<Option<WatchItem>, ApiError> {
-        loop {
-            match &mut self.phase {
-                Phase::Initial(listing) => match listing.next().await? {
-                    Some((key, stored)) => {
-                        return Ok(Some(WatchItem::Event {
-                            event_type: EventType::Added,
-                            key,
-                            stored,
-                            shared: None,
-                        }));
-                    }
-                    None => self.phase = Phase::InitialEnd(listing.revision),
-                },
-                Phase::InitialEnd(revision) => {
-                    let revision = *revision;
-                    self.open(revision).await?;
-                    if self.bookmarks {
-                        self.told = revision;
-                        return Ok(Some(WatchItem::Bookmark {
-                            revision,
-                            initial_end: true,
-                        }));
-                    }
+        match &mut self.phase {
+            Phase::Initial(listing) => match listing.next().await? {
+                Some((key, stored)) => {
+                    return Ok(Some(WatchItem::Event {
+                        event_type: EventType::Added,
+                        key,
+                        stored,
+                        shared: None,
+                    }));
                 }
-                Phase::Open(after) => {
-                    let after = *after;
-                    self.open(after).await?;
+                None => self.phase = Phase::InitialEnd(listing.revision),
+            },
+            Phase::InitialEnd(revision) => {
+                let revision = *revision;
+                self.open(revision).await?;
+                if self.bookmarks {
+                    self.told = revision;
+                    return Ok(Some(WatchItem::Bookmark {
+                        revision,
+                        initial_end: true,
+                    }));
                 }
-                Phase::Live(watch) => {
-                    let signal = tokio::select! {
-                        biased;
-                        signal = watch.next() => Some(signal),
-                        () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => None,
-                    };
-                    match signal {
-                        Some(signal) => {
-                            if let Some(item) = self.signal(signal)? {
-                                return Ok(Some(item));
-                            }
-                        }
-                        None => {
-                            if let Some(item) = self.bookmark() {
-                                return Ok(Some(item));
-                            }
-                        }
-                    }
-                }
-                Phase::Ended => return Ok(None),
             }
+            Phase::Open(after) => {
+                let after = *after;
+                self.open(after).await?;
+            }
+            Phase::Live(_) | Phase::Ended => {}
         }
+        Ok(None)
     }
 
     async fn open(&mut self, after: Revision) -> Result<(), ApiError> {
@@ -301,6 +362,10 @@ impl WatchStart {
     }
 
     fn event(&mut self, event: Arc<Event>) -> Result<Option<WatchItem>, ApiError> {
+        if let Some(encoded) = self.form.and_then(|form| event.memo(form)) {
+            self.told = event.revision;
+            return Ok(Some(WatchItem::Encoded(encoded)));
+        }
         let before = match &event.previous {
             Some(record) => self.read(&event.key, record)?,
             None => {

@@ -1,18 +1,21 @@
 //! Lists and watches: answers that are sent while they are read.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::stream::{self, Stream};
 use http::{Response, StatusCode};
 use mica_store::Key;
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::resource::{media, stream_media};
 use super::{Call, respond};
 use crate::authz::Grant;
-use crate::encode::{Encoder, FirstEvent, ListMeta, Media, spliced_event};
+use crate::encode::{Encoder, FirstEvent, ListMeta, Media};
 use crate::error::ApiError;
 use crate::http::{Body, Frames, is_websocket, upgrade_watch};
 use crate::negotiate::{Format, Output, Route};
@@ -26,8 +29,6 @@ use crate::wildcard::Origins;
 const CHUNK: usize = 128 * 1024;
 /// How much of a watch's backlog is sent together.
 const BATCH: usize = 64 * 1024;
-/// Without a timeout a watch ends after this long, and up to as long again: so that not all end at once.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(1800);
 
 pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = grant.target.served.clone();
@@ -54,6 +55,12 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// What an encoding of an event must be for this answer to send it: the same kind and version, stored bytes as they are.
+    fn form(&self) -> Option<u64> {
+        let plain = self.media.output == Output::JSON && self.origins.is_none();
+        plain.then(|| xxh3_64_with_seed(&self.served.head, self.served.normaliser))
+    }
+
     async fn value(&self, key: &Key, stored: &Stored) -> Result<Value, ApiError> {
         match &self.origins {
             Some(origins) => origins.mark(&self.served, key, stored).await,
@@ -211,7 +218,6 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
             origins: None,
         },
         watch,
-        &options,
     )
 }
 
@@ -220,14 +226,12 @@ pub fn respond_watch(
     call: &mut Call<'_>,
     shown: Shown,
     watch: Result<WatchStart, ApiError>,
-    options: &ListOptions,
 ) -> Result<Response<Body>, ApiError> {
-    let timeout = match options.timeout_seconds {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
-        _ => WATCH_TIMEOUT.mul_f64(1.0 + rand::random::<f64>()),
-    };
     let source = match watch {
-        Ok(watch) => Source::Open(Box::new(watch)),
+        Ok(watch) => Source::Open(match shown.form() {
+            Some(form) => watch.sharing(form),
+            None => watch,
+        }),
         // A version that is gone is told inside the stream, as upstream does.
         Err(error) if error.code() == StatusCode::GONE => Source::Failed(error),
         Err(error) => return Err(error),
@@ -238,7 +242,14 @@ pub fn respond_watch(
         Batch::Joined
     };
     let output = shown.media.output;
-    respond_frames(call, frames(shown, source, timeout, batch), output)
+    let watching = Box::new(Watching {
+        shown,
+        source,
+        first: FirstEvent::Yes,
+        batch,
+        ended: false,
+    });
+    respond_frames(call, WatchFrames::Ready(watching), output)
 }
 
 /// Whether events that are waiting are sent together: a websocket message holds one.
@@ -277,99 +288,153 @@ pub fn respond_frames(
 }
 
 enum Source {
-    Open(Box<WatchStart>),
+    Open(WatchStart),
     Failed(ApiError),
 }
 
 struct Watching {
     shown: Shown,
     source: Source,
-    deadline: tokio::time::Instant,
     first: FirstEvent,
     batch: Batch,
     ended: bool,
 }
 
-/// The frames of a watch, until it ends or its time is over.
-fn frames(shown: Shown, source: Source, timeout: Duration, batch: Batch) -> impl Stream<Item = Bytes> + Send + 'static {
-    let deadline = tokio::time::Instant::now() + timeout;
-    let watching = Watching {
-        shown,
-        source,
-        deadline,
-        first: FirstEvent::Yes,
-        batch,
-        ended: false,
-    };
-    stream::unfold(watching, |mut watching| async move {
-        let frame = watching.next().await?;
-        Some((frame, watching))
-    })
+/// The frames of a watch, until it ends or its time is over. What only follows changes is polled as it is; a future is made
+/// for what has to read or to look something up first.
+enum WatchFrames {
+    Ready(Box<Watching>),
+    Busy(BoxFuture<'static, (Box<Watching>, Option<Bytes>)>),
+    Ended,
+}
+
+impl Stream for WatchFrames {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            match &mut *self {
+                Self::Ended => return Poll::Ready(None),
+                Self::Busy(work) => {
+                    let (watching, frame) = ready!(work.as_mut().poll(cx));
+                    *self = if frame.is_some() {
+                        Self::Ready(watching)
+                    } else {
+                        Self::Ended
+                    };
+                    return Poll::Ready(frame);
+                }
+                Self::Ready(watching) if watching.is_plain() => {
+                    let frame = ready!(watching.poll_next(cx));
+                    if frame.is_none() {
+                        *self = Self::Ended;
+                    }
+                    return Poll::Ready(frame);
+                }
+                Self::Ready(_) => {
+                    let Self::Ready(mut watching) = std::mem::replace(&mut *self, Self::Ended) else {
+                        unreachable!("matched above");
+                    };
+                    *self = Self::Busy(Box::pin(async move {
+                        let frame = watching.next().await;
+                        (watching, frame)
+                    }));
+                }
+            }
+        }
+    }
 }
 
 impl Watching {
+    /// Whether the next frame takes nothing but waiting for a change.
+    fn is_plain(&self) -> bool {
+        let live = matches!(&self.source, Source::Open(watch) if watch.is_live());
+        live && self.shown.origins.is_none() && !self.ended
+    }
+
     /// One event, or as many as are waiting.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Source::Open(watch) = &mut self.source else {
+            return Poll::Ready(None);
+        };
+        let Some(item) = ready!(watch.poll_live(cx)) else {
+            return Poll::Ready(None);
+        };
+        let first = self.frame(item);
+        let mut batch: Option<BytesMut> = None;
+        while self.batch == Batch::Joined && !self.ended && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH {
+            let Source::Open(watch) = &mut self.source else { break };
+            let Some(item) = watch.try_next() else { break };
+            let frame = self.frame(item);
+            batch
+                .get_or_insert_with(|| BytesMut::from(&first[..]))
+                .extend_from_slice(&frame);
+        }
+        Poll::Ready(Some(batch.map_or(first, BytesMut::freeze)))
+    }
+
+    /// The next event of a watch that is not plain.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
         }
         let item = match &mut self.source {
-            Source::Open(watch) => tokio::select! {
-                item = watch.next() => item?,
-                () = tokio::time::sleep_until(self.deadline) => return None,
-            },
+            Source::Open(watch) => watch.next().await?,
             Source::Failed(error) => {
                 self.ended = true;
                 return Some(Encoder::new(&self.shown.served, self.shown.media).watch_error(error));
             }
         };
-        let first = self.frame(&item).await;
-        let mut batch: Option<BytesMut> = None;
-        while self.batch == Batch::Joined && !self.ended && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH {
-            let Source::Open(watch) = &mut self.source else { break };
-            let Some(item) = watch.try_next() else { break };
-            let frame = self.frame(&item).await;
-            batch
-                .get_or_insert_with(|| BytesMut::from(&first[..]))
-                .extend_from_slice(&frame);
-        }
-        Some(batch.map_or(first, BytesMut::freeze))
-    }
-
-    async fn frame(&mut self, item: &WatchItem) -> Bytes {
-        let shown = &self.shown;
-        let encoder = Encoder::new(&shown.served, shown.media);
-        let frame = match item {
+        match item {
             WatchItem::Event {
                 event_type,
                 key,
                 stored,
                 ..
-            } if shown.origins.is_some() => {
-                let value = shown.value(key, stored).await;
-                value.and_then(|value| encoder.watch_value(event_type.as_str(), value, self.first))
+            } if self.shown.origins.is_some() => {
+                let value = self.shown.value(&key, &stored).await;
+                let encoder = Encoder::new(&self.shown.served, self.shown.media);
+                let frame = value.and_then(|value| encoder.watch_value(event_type.as_str(), value, self.first));
+                self.first = FirstEvent::No;
+                Some(self.or_error(frame))
             }
+            item => Some(self.frame(item)),
+        }
+    }
+
+    fn frame(&mut self, item: WatchItem) -> Bytes {
+        let shown = &self.shown;
+        let frame = match item {
+            WatchItem::Encoded(frame) => Ok(frame),
             WatchItem::Event {
                 event_type,
                 stored,
-                shared: Some(event),
+                shared,
                 ..
-            } if encoder.is_plain(stored) => {
-                Ok(event.memo(|| spliced_event(event_type.as_str(), &shown.served, stored)))
+            } => {
+                let encoder = Encoder::new(&shown.served, shown.media);
+                let frame = encoder.watch_event(event_type.as_str(), &stored, self.first);
+                if let (Ok(frame), Some(event), Some(form)) = (&frame, shared, shown.form())
+                    && encoder.is_plain(&stored)
+                {
+                    event.remember(form, frame.clone());
+                }
+                self.first = FirstEvent::No;
+                frame
             }
-            WatchItem::Event { event_type, stored, .. } => encoder.watch_event(event_type.as_str(), stored, self.first),
-            WatchItem::Bookmark { revision, initial_end } => encoder.bookmark(*revision, *initial_end),
-            WatchItem::Error(error) => {
-                self.ended = true;
-                Ok(encoder.watch_error(error))
+            WatchItem::Bookmark { revision, initial_end } => {
+                Encoder::new(&shown.served, shown.media).bookmark(revision, initial_end)
             }
+            WatchItem::Error(error) => Err(error),
         };
-        if matches!(item, WatchItem::Event { .. }) {
-            self.first = FirstEvent::No;
-        }
+        self.or_error(frame)
+    }
+
+    /// The frame, or what went wrong as the last one.
+    fn or_error(&mut self, frame: Result<Bytes, ApiError>) -> Bytes {
         frame.unwrap_or_else(|error| {
             self.ended = true;
-            encoder.watch_error(&error)
+            Encoder::new(&self.shown.served, self.shown.media).watch_error(&error)
         })
     }
 }

@@ -9,7 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
 
+use futures::task::AtomicWaker;
 use mica_api::PlaneId;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -32,14 +34,13 @@ pub(super) struct Watcher {
     pub(super) range: KeyRange,
     /// Place in its bucket while it is live. Changed only with the index locked.
     slot: AtomicUsize,
-    ready: tokio::sync::Notify,
+    reader: AtomicWaker,
     pub(super) queue: Mutex<Queue>,
 }
 
 /// Signals that wait for a live reader.
 pub(super) struct Queue {
-    /// Allocated when the first signal waits, given back when the reader is idle again.
-    pub(super) signals: VecDeque<Signal>,
+    pub(super) signals: Signals,
     bytes: usize,
     /// The reader has already had what there is up to here, or does not want it.
     start: Revision,
@@ -65,9 +66,9 @@ impl Watcher {
         Self {
             range,
             slot: AtomicUsize::new(NO_SLOT),
-            ready: tokio::sync::Notify::new(),
+            reader: AtomicWaker::new(),
             queue: Mutex::new(Queue {
-                signals: VecDeque::new(),
+                signals: Signals::default(),
                 bytes: 0,
                 start: Revision(0),
                 complete: Revision(0),
@@ -77,12 +78,12 @@ impl Watcher {
     }
 
     pub(super) fn wake(&self) {
-        self.ready.notify_one();
+        self.reader.wake();
     }
 
-    /// Waits until the hub has put something into the queue or ended it. May return early.
-    pub(super) async fn changed(&self) {
-        self.ready.notified().await;
+    /// Wakes this waker when the hub has put something into the queue or ended it. Look at the queue after, not before.
+    pub(super) fn wake_later(&self, waker: &Waker) {
+        self.reader.register(waker);
     }
 
     /// Queues a signal; says whether to wake the reader, or that it has to leave the live path.
@@ -119,14 +120,40 @@ enum Offer {
 
 impl Queue {
     /// Gives everything that waits to the reader.
-    pub(super) fn take_into(&mut self, pending: &mut VecDeque<Signal>) {
+    pub(super) fn take_into(&mut self, pending: &mut Signals) {
         debug_assert!(pending.is_empty(), "a reader takes the next lot when it has none left");
-        std::mem::swap(&mut self.signals, pending);
+        *pending = std::mem::take(&mut self.signals);
         self.bytes = 0;
-        // The reader's old buffer comes back empty; an idle watch keeps none.
-        if self.signals.capacity() > 0 && pending.is_empty() {
-            self.signals = VecDeque::new();
+    }
+}
+
+/// Signals in order. Mostly one waits, which allocates nothing; nor does none.
+#[derive(Default)]
+pub(super) struct Signals {
+    first: Option<Signal>,
+    /// What follows `first`; also when that is gone.
+    rest: VecDeque<Signal>,
+}
+
+impl Signals {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.rest.is_empty()
+    }
+
+    pub(super) fn push_back(&mut self, signal: Signal) {
+        if self.is_empty() {
+            self.first = Some(signal);
+        } else {
+            self.rest.push_back(signal);
         }
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Signal> {
+        self.first.take().or_else(|| self.rest.pop_front())
     }
 }
 

@@ -3,16 +3,16 @@
 //! See the parent module for the three sources. `cursor` is the revision up to which every signal of the range has been
 //! taken from them; a source is read only where it is complete from the cursor on.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use crate::key::KeyRange;
 use crate::store::{Revision, Signal, WatchError, WatchSource};
 
-use super::index::{End, QueueState, Watcher};
-use super::{History, Shared, revision_of};
+use super::index::{End, QueueState, Signals, Watcher};
+use super::{History, HistoryPage, Shared, revision_of};
 
 /// Ring entries looked at before the lock is given back, so that a long catch-up does not hold up the publisher.
 const SCAN_CHUNK: usize = 512;
@@ -23,14 +23,18 @@ pub struct HubWatch {
     watcher: Arc<Watcher>,
     source: Source,
     history: Option<Box<dyn History>>,
+    /// A page being read; it holds the history meanwhile.
+    paging: Option<Paging>,
     /// Taken from the sources, not yet yielded.
-    pending: VecDeque<Signal>,
+    pending: Signals,
     cursor: Revision,
     /// Where the watch began.
     began: Revision,
     /// The revision of the last signal yielded, `began` before the first.
     yielded: Revision,
 }
+
+type Paging = BoxFuture<'static, (Box<dyn History>, Result<HistoryPage, WatchError>)>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
@@ -57,13 +61,14 @@ impl HubWatch {
         history: Option<Box<dyn History>>,
     ) -> Self {
         let watcher = Arc::new(Watcher::new(range));
-        let pending = VecDeque::new();
+        let pending = Signals::default();
         let source = Source::Ring;
         let mut watch = Self {
             shared,
             watcher,
             source,
             history,
+            paging: None,
             pending,
             cursor: after,
             began: after,
@@ -102,7 +107,6 @@ impl HubWatch {
         if !self.pending.is_empty() {
             return Pumped::Pending;
         }
-        self.pending = VecDeque::new();
         match queue.state {
             QueueState::Live => return Pumped::Idle,
             QueueState::Ended(end) => self.source = Source::Ended(end),
@@ -149,9 +153,18 @@ impl HubWatch {
         Pumped::Again
     }
 
-    async fn pump_history(&mut self) {
-        let history = self.history.as_mut().expect("only a watch with history reads from it");
-        match history.page(self.cursor).await {
+    fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let paging = self.paging.get_or_insert_with(|| {
+            let mut history = self.history.take().expect("only a watch with history reads from it");
+            let after = self.cursor;
+            Box::pin(async move {
+                let page = history.page(after).await;
+                (history, page)
+            })
+        });
+        let (history, page) = ready!(paging.as_mut().poll(cx));
+        (self.history, self.paging) = (Some(history), None);
+        match page {
             Ok(page) if page.covered <= self.cursor => self.source = Source::Ended(End::Lagged),
             Ok(page) => {
                 self.cursor = page.covered;
@@ -167,6 +180,12 @@ impl HubWatch {
             Err(WatchError::Dropped) => self.source = Source::Ended(End::Dropped),
             Err(WatchError::Closed) => self.source = Source::Ended(End::Closed),
         }
+        Poll::Ready(())
+    }
+
+    /// The next signal; waits for one.
+    pub async fn next(&mut self) -> Result<Signal, WatchError> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     fn yield_pending(&mut self) -> Option<Signal> {
@@ -177,7 +196,7 @@ impl HubWatch {
 }
 
 /// Keeps a signal that the range wants. The drop of the plane that holds the range is its end instead.
-fn take(range: &KeyRange, signal: &Signal, pending: &mut VecDeque<Signal>) -> Option<End> {
+fn take(range: &KeyRange, signal: &Signal, pending: &mut Signals) -> Option<End> {
     match signal {
         Signal::Event(event) if !range.contains(&event.key) => None,
         Signal::Event(_) => {
@@ -194,19 +213,24 @@ fn take(range: &KeyRange, signal: &Signal, pending: &mut VecDeque<Signal>) -> Op
     }
 }
 
-#[async_trait]
 impl WatchSource for HubWatch {
-    async fn next(&mut self) -> Result<Signal, WatchError> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Signal, WatchError>> {
+        let mut registered = false;
         loop {
             match self.fill_to_pending() {
                 Pumped::Pending | Pumped::Again => {
                     if let Some(signal) = self.yield_pending() {
-                        return Ok(signal);
+                        return Poll::Ready(Ok(signal));
                     }
                 }
-                Pumped::Idle => self.watcher.changed().await,
-                Pumped::NeedsHistory => self.pump_history().await,
-                Pumped::Ended(end) => return Err(end.into()),
+                Pumped::Idle if registered => return Poll::Pending,
+                Pumped::Idle => {
+                    // Looks once more after this: what was put there in between woke nobody.
+                    self.watcher.wake_later(cx.waker());
+                    registered = true;
+                }
+                Pumped::NeedsHistory => ready!(self.poll_history(cx)),
+                Pumped::Ended(end) => return Poll::Ready(Err(end.into())),
             }
         }
     }
