@@ -205,6 +205,9 @@ mod tests {
             tokio::task::yield_now().await;
             gathering.write_all(b"more").await.unwrap_err().kind()
         });
-        assert_eq!(outlet.run(connection, &mut Pool::new()).await, io::ErrorKind::BrokenPipe);
+        assert_eq!(
+            outlet.run(connection, &mut Pool::new()).await,
+            io::ErrorKind::BrokenPipe
+        );
     }
 }
