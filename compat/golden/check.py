@@ -27,10 +27,8 @@ TARGETS = ["root", "plane"]
 UNEXPLAINED = "not looked at yet"
 # What whole groups of differences come from: the first that matches "case: difference" is the reason of a new line.
 REASONS = [
-    (r"strategic-merge-patch|apply-patch", "strategic merge patch and apply are not built yet"),
     (r"service account tokens|token request", "service account tokens are not issued yet"),
     (r"^(mutating )?policy in force", "admission policies are not evaluated yet"),
-    (r"^(policy|webhook) refused", "CEL expressions are not compiled yet"),
     (r"^(rbac|allowed|forbidden|local subject|self subject|subject access)|User .*cannot", "authorization is not built yet"),
     (r"/apis/apps|\"apps\"|deployments|pods", "the Kubernetes profile has no workloads yet"),
     (r"example\.com/v1/", "custom resources are not served yet"),

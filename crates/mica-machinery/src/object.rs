@@ -27,6 +27,19 @@ pub fn map<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Map<String, Value>
     get(value, path).and_then(Value::as_object)
 }
 
+/// What Go calls the type that decoding gives an untyped value: an integer that does not fit is a float.
+pub fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// Sets a value at a path, making the objects on the way.
 pub fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
     let Some((last, parents)) = path.split_last() else {

@@ -23,6 +23,9 @@ use crate::registry::Registry;
 use crate::scheme::Scheme;
 use crate::serve::Server;
 
+/// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// What a server is made with.
 pub struct ServerOptions {
     pub profile: Profile,
@@ -54,7 +57,12 @@ impl Server {
         let probed = store.clone();
         health.add("etcd", Asks::Always, move || {
             let store = probed.clone();
-            async move { store.status().await.map(drop).map_err(|error| error.to_string()) }
+            async move {
+                match tokio::time::timeout(PROBE_TIMEOUT, store.status()).await {
+                    Ok(status) => status.map(drop).map_err(|error| error.to_string()),
+                    Err(_elapsed) => Err("the store did not answer in time".to_owned()),
+                }
+            }
         });
         Ok(Arc::new(Self {
             store,

@@ -99,11 +99,11 @@ impl Settings {
                 .or(file.advertise)
                 .map(|url| advertised(&url))
                 .transpose()?,
-            san: if arguments.san.is_empty() {
+            san: names(if arguments.san.is_empty() {
                 file.san
             } else {
                 arguments.san
-            },
+            })?,
             store: StoreAddress::parse(arguments.store.or(file.store).as_deref().unwrap_or("embedded"))?,
             profile: arguments.profile.or(file.profile).unwrap_or_default(),
             log: arguments.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
@@ -203,6 +203,22 @@ fn advertised(url: &str) -> Result<String, Usage> {
     Ok(url.trim_end_matches('/').to_owned())
 }
 
+/// Names and addresses that a certificate can hold.
+fn names(san: Vec<String>) -> Result<Vec<String>, Usage> {
+    let label = |label: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        !label.is_empty() && label.chars().all(plain)
+    };
+    let is_name = |name: &str| name.strip_prefix("*.").unwrap_or(name).split('.').all(label);
+    match san
+        .iter()
+        .find(|name| name.parse::<IpAddr>().is_err() && !is_name(name))
+    {
+        Some(bad) => Err(Usage(format!("san: {bad:?} is neither a DNS name nor an IP address"))),
+        None => Ok(san),
+    }
+}
+
 fn otlp(endpoint: &str, sampling: f64) -> Result<Otlp, Usage> {
     let parsed = endpoint
         .parse::<http::Uri>()
@@ -284,6 +300,10 @@ mod tests {
             ("otlp-sampling: 2\n", "otlp-sampling: 2 is not between 0 and 1"),
             ("otlp-endpoint: localhost\n", "is not http://HOST:PORT"),
             ("profile: other\n", "other"),
+            (
+                "san: [a.example, \"*.b.example\", \"::1\", \"a b\"]\n",
+                "san: \"a b\" is neither a DNS name nor an IP address",
+            ),
         ] {
             let (_home, arguments) = in_file(text);
             let message = refused(arguments);

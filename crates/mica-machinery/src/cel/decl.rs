@@ -65,6 +65,19 @@ impl DeclType {
         }
     }
 
+    /// A type of which nothing more is known to the cost model.
+    pub fn opaque(of: Type) -> DeclType {
+        scalar(of, MAX_REQUEST_SIZE, 0)
+    }
+
+    /// An object with these fields, by their escaped names.
+    pub fn fields_of(name: &str, fields: BTreeMap<String, Arc<DeclType>>) -> DeclType {
+        DeclType {
+            fields: Some(fields),
+            ..DeclType::opaque(Type::object(name))
+        }
+    }
+
     /// How often, at most, a value of this type occurs in one object.
     pub fn max_cardinality(&self) -> u64 {
         (MAX_REQUEST_SIZE / (self.min_size + 1)) as u64

@@ -86,6 +86,24 @@ impl Type {
         }
     }
 
+    /// The name in refusals of a result, which say `google.protobuf.Duration` and `null_type` where the checker's errors
+    /// say `duration` and `null`.
+    pub fn full_name(&self) -> String {
+        let name = self.runtime_name();
+        let params: Vec<String> = match self {
+            Self::List(of) => vec![of.full_name()],
+            Self::Map(key, value) => vec![key.full_name(), value.full_name()],
+            Self::Opaque(_, params) => params.iter().map(Type::full_name).collect(),
+            Self::Type(Some(of)) => vec![of.full_name()],
+            _ => Vec::new(),
+        };
+        if params.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}({})", params.join(", "))
+        }
+    }
+
     /// The same shape, whatever the names of type parameters.
     pub fn is_equivalent(&self, other: &Type) -> bool {
         match (self, other) {

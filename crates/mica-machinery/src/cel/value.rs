@@ -13,6 +13,7 @@ use super::library::{authz, format::NamedFormat, semver::Version, time, time::In
 use super::schema::{Kind, ListKind, Schema};
 use super::types::Type;
 use super::{escape, library};
+use crate::object::go_type;
 use crate::quantity::Quantity;
 
 #[derive(Debug, Clone)]
@@ -285,19 +286,6 @@ fn formatted<'a>(text: &'a str, format: &str) -> Result<Val<'a>, String> {
                 .map_err(|e| format!("Invalid byte formatted string {text}: {e}"))
         }
         _ => Ok(Val::String(Text::Borrowed(text))),
-    }
-}
-
-/// What Go calls the type of a JSON value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::path::PathElement;
 use super::schema::{Atom, List, Relation, Scalar};
 use super::value;
+use crate::object::go_type;
 
 /// What is wrong with a value of a type, with upstream's texts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -143,19 +144,6 @@ pub(super) fn check_scalar(scalar: Scalar, value: &Value, prefix: &str) -> Resul
         Scalar::Untyped => format!("{prefix}expected any scalar, got {}", go_value(value)),
     };
     Err(TypeErrors::one(text))
-}
-
-/// Go's name of the type an untyped value has.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 /// A value as Go's `%#v` prints the library's wrapper of it.

@@ -200,14 +200,8 @@ pub(crate) fn run(
     path: &Path,
     budget: i64,
 ) -> (Ran, i64) {
-    let mut runner = Runner {
-        sets,
-        budget,
-        ran: Ran::default(),
-    };
     let current = old.map(|old| Pair { node, new: value, old });
-    runner.visit(node, value, old, Trace { current, parent: None }, path);
-    (runner.ran, runner.budget)
+    run_from(Trace { current, parent: None }, node, sets, value, old, path, budget)
 }
 
 /// Runs all rules of a schema on a value, forgiving nothing: for defaults.
@@ -219,17 +213,30 @@ pub(crate) fn run_unforgiving(
     path: &Path,
     budget: i64,
 ) -> (ErrorList, i64) {
+    let trace = Trace {
+        current: None,
+        parent: None,
+    };
+    let (ran, budget) = run_from(trace, node, sets, value, old, path, budget);
+    (ran.errors, budget)
+}
+
+fn run_from<'a>(
+    trace: Trace<'a>,
+    node: &'a Node,
+    sets: &[RuleSet],
+    value: &'a Value,
+    old: Option<&'a Value>,
+    path: &Path,
+    budget: i64,
+) -> (Ran, i64) {
     let mut runner = Runner {
         sets,
         budget,
         ran: Ran::default(),
     };
-    let trace = Trace {
-        current: None,
-        parent: None,
-    };
     runner.visit(node, value, old, trace, path);
-    (runner.ran.errors, runner.budget)
+    (runner.ran, runner.budget)
 }
 
 /// A value and the one it replaces.

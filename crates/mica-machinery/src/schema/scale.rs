@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use crate::field::{Error, ErrorList, Path};
+use crate::object;
 
 /// The paths of a version's `subresources.scale`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,15 +105,7 @@ fn wrong(path: &str, found: &Value, wanted: &'static str) -> WrongType {
     WrongType {
         path: format!(".{}", path.trim_start_matches('.')),
         found: crate::strategic::plain(found),
-        found_type: match found {
-            Value::Null => "<nil>",
-            Value::Bool(_) => "bool",
-            Value::Number(number) if number.is_f64() => "float64",
-            Value::Number(_) => "int64",
-            Value::String(_) => "string",
-            Value::Array(_) => "[]interface {}",
-            Value::Object(_) => "map[string]interface {}",
-        },
+        found_type: object::go_type(found),
         wanted,
     }
 }

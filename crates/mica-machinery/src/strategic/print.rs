@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::object;
+
 /// `%v`.
 pub(crate) fn plain(value: &Value) -> String {
     let mut out = String::new();
@@ -25,16 +27,11 @@ pub(super) fn text(value: &Value) -> String {
     out
 }
 
-/// The Go type that decoding gives a value.
+/// The Go type that decoding gives a value, as `%s` prints it.
 pub(super) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        other => object::go_type(other),
     }
 }
 

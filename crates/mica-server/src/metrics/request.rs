@@ -67,7 +67,6 @@ const TERMINATIONS: &[Label] = &[
     Closed("component"),
     Closed("code"),
 ];
-const EVENTS: &[Label] = &[Open("group"), Open("version"), Open("resource")];
 
 /// Upstream's, chosen for its latency objectives.
 const SECONDS: &[f64] = &[
@@ -75,7 +74,6 @@ const SECONDS: &[f64] = &[
     45.0, 60.0,
 ];
 static SIZES: [f64; 7] = exponential_buckets(1000.0, 10.0);
-static EVENT_SIZES: [f64; 8] = exponential_buckets(1024.0, 2.0);
 
 pub struct HttpMetrics {
     total: Family<Counter>,
@@ -86,8 +84,6 @@ pub struct HttpMetrics {
     /// Two plain numbers: every request changes one of them twice.
     reading: Gauge,
     mutating: Gauge,
-    watch_events: Family<Counter>,
-    watch_event_sizes: Family<Histogram>,
     handshake_errors: Family<Counter>,
 }
 
@@ -123,13 +119,6 @@ impl HttpMetrics {
             ),
             reading: Gauge::default(),
             mutating: Gauge::default(),
-            watch_events: Family::new("apiserver_watch_events_total", "Events sent to watchers.", EVENTS),
-            watch_event_sizes: Family::histogram(
-                "apiserver_watch_events_sizes",
-                "Size of watch events, in bytes.",
-                EVENTS,
-                &EVENT_SIZES,
-            ),
             handshake_errors: Family::new(
                 "apiserver_tls_handshake_errors_total",
                 "Connections dropped because the TLS handshake failed.",
@@ -188,13 +177,6 @@ impl HttpMetrics {
     pub fn handshake_failed(&self) {
         self.handshake_errors.with(&[], Counter::inc);
     }
-
-    /// Events were sent to a watcher.
-    pub fn watch_event(&self, group: &str, version: &str, resource: &str, bytes: usize) {
-        self.watch_events.with(&[group, version, resource], Counter::inc);
-        self.watch_event_sizes
-            .with(&[group, version, resource], |sizes| sizes.observe(bytes as f64));
-    }
 }
 
 fn verb_of(method: &Method) -> &'static str {
@@ -224,8 +206,6 @@ impl Collect for HttpMetrics {
         for (kind, gauge) in [("mutating", &self.mutating), ("readOnly", &self.reading)] {
             text.sample(name, &[("request_kind", kind)], gauge.get() as f64);
         }
-        self.watch_events.collect(text);
-        self.watch_event_sizes.collect(text);
         self.handshake_errors.collect(text);
     }
 }

@@ -18,10 +18,15 @@ use crate::exit::Usage;
 /// Spans under this target are traces. They are at DEBUG, so that they cost nothing where no collector listens.
 const TRACED: &str = "mica::request";
 
+/// What the libraries of the embedded store say of every start is of no use to whoever runs the server.
+const QUIET: &str = "fjall=warn,lsm_tree=warn";
+
 /// Begins logging and tracing. What comes back sends the last spans.
 pub fn init(settings: &Settings) -> anyhow::Result<Tracing> {
-    let filter = EnvFilter::try_new(&settings.log)
-        .map_err(|error| Usage(format!("log: {:?} is no level or filter: {error}", settings.log)))?;
+    let bad = |error| Usage(format!("log: {:?} is no level or filter: {error}", settings.log));
+    EnvFilter::try_new(&settings.log).map_err(bad)?;
+    // The last directive for a target counts, so that those of the setting win.
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", settings.log)).map_err(bad)?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match settings.log_format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),

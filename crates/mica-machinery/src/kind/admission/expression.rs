@@ -1,45 +1,33 @@
-//! CEL expressions in webhook configurations and policies: that they are there and well named.
-//!
-//! [`compile`] is the seam for the CEL compiler: every expression that is not blank passes through it with what it may use
-//! and must yield.
+//! CEL expressions in webhook configurations and policies: that they are there, well named, and compile.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::cel::admission::{Compiler, Params, Purpose, Refusal};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::invalid_each;
 use crate::{names, object};
 
 const MAX_MATCH_CONDITIONS: usize = 64;
 
-/// What an expression is for, which decides its type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
-    MatchCondition,
-    Validation,
-    Message,
-    AuditAnnotation,
-    Variable,
-    ApplyConfiguration,
-    JsonPatch,
-}
-
-/// Whether `params` may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Params {
-    Declared,
-    Absent,
+/// The error that a refused expression is reported as. `shown` is the expression as it is quoted there.
+pub fn error(refusal: &Refusal, shown: &str, path: &Path) -> Error {
+    match refusal {
+        Refusal::Instantiation(_) => Error::internal(path, refusal.to_string()),
+        Refusal::Compilation(_) | Refusal::Type { .. } => Error::invalid(path, shown, refusal.to_string()),
+    }
 }
 
 /// Compiles an expression and reports what is wrong with it.
-// TODO-correctness(#3): there is no CEL compiler yet, so every expression passes.
-pub fn compile(_expression: &str, _purpose: Purpose, _params: Params, _path: &Path) -> Option<Error> {
-    None
+pub fn compile(compiler: &Compiler, expression: &str, purpose: Purpose, path: &Path) -> Option<Error> {
+    let refusal = compiler.compile(expression, purpose).err()?;
+    Some(error(&refusal, expression, path))
 }
 
 pub fn validate_match_conditions(conditions: &[Value], params: Params, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
+    let compiler = Compiler::new(params);
     if conditions.len() > MAX_MATCH_CONDITIONS {
         errors.push(Error::too_many(path, conditions.len(), MAX_MATCH_CONDITIONS));
     }
@@ -54,9 +42,9 @@ pub fn validate_match_conditions(conditions: &[Value], params: Params, path: &Pa
             errors.push(Error::required(&path.child("expression"), ""));
         } else {
             errors.extend(compile(
+                &compiler,
                 expression,
                 Purpose::MatchCondition,
-                params,
                 &path.child("expression"),
             ));
         }
@@ -72,7 +60,7 @@ pub fn validate_match_conditions(conditions: &[Value], params: Params, path: &Pa
     errors
 }
 
-pub fn validate_variables(variables: &[Value], params: Params, path: &Path) -> ErrorList {
+pub fn validate_variables(variables: &[Value], compiler: &mut Compiler, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (i, variable) in variables.iter().enumerate() {
         let path = path.index(i);
@@ -92,13 +80,8 @@ pub fn validate_variables(variables: &[Value], params: Params, path: &Path) -> E
                 &path.child("expression"),
                 "expression is not specified",
             ));
-        } else {
-            errors.extend(compile(
-                expression,
-                Purpose::Variable,
-                params,
-                &path.child("expression"),
-            ));
+        } else if let Err(refusal) = compiler.compile_variable(name, expression) {
+            errors.push(error(&refusal, expression, &path.child("expression")));
         }
     }
     errors

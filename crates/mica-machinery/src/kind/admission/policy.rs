@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::expression::{Params, Purpose, compile, validate_match_conditions, validate_variables};
+use super::expression::{compile, error, validate_match_conditions, validate_variables};
 use super::rule::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, default_match_resources, validate_match_resources,
     validate_mutating_operations,
 };
 use super::static_suffix_warning;
+use crate::cel::admission::{Compiler, Params, Purpose};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, invalid_each, is_set, keep_metadata, one_of, present, same, set_default_pointer};
 use crate::kind::column::{AGE, NAME, age, integer, text};
@@ -153,14 +154,15 @@ impl Policy {
                 &path.child("matchConditions"),
             ));
         }
-        errors.extend(validate_variables(
-            object::list(spec, &["variables"]),
-            params,
-            &path.child("variables"),
-        ));
+        let variables = object::list(spec, &["variables"]);
+        let mut compiler = match self {
+            Self::Validating if variables.is_empty() => Compiler::new(params),
+            Self::Validating | Self::Mutating => Compiler::with_variables(params),
+        };
+        errors.extend(validate_variables(variables, &mut compiler, &path.child("variables")));
         match self {
-            Self::Validating => validate_validations(object, spec, params, &path, &mut errors),
-            Self::Mutating => validate_mutations(spec, params, &path, &mut errors),
+            Self::Validating => validate_validations(object, spec, &compiler, &path, &mut errors),
+            Self::Mutating => validate_mutations(spec, &compiler, &path, &mut errors),
         }
         errors
     }
@@ -225,7 +227,7 @@ fn validate_param_kind(kind: &Value, path: &Path, errors: &mut ErrorList) {
     }
 }
 
-fn validate_validations(object: &Value, spec: &Value, params: Params, path: &Path, errors: &mut ErrorList) {
+fn validate_validations(object: &Value, spec: &Value, compiler: &Compiler, path: &Path, errors: &mut ErrorList) {
     let (validations, annotations) = (
         object::list(spec, &["validations"]),
         object::list(spec, &["auditAnnotations"]),
@@ -238,7 +240,7 @@ fn validate_validations(object: &Value, spec: &Value, params: Params, path: &Pat
         return;
     }
     for (i, validation) in validations.iter().enumerate() {
-        validate_validation(validation, params, &path.child("validations").index(i), errors);
+        validate_validation(validation, compiler, &path.child("validations").index(i), errors);
     }
     let path = path.child("auditAnnotations");
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
@@ -250,14 +252,14 @@ fn validate_validations(object: &Value, spec: &Value, params: Params, path: &Pat
     let mut seen = BTreeSet::new();
     for (i, annotation) in annotations.iter().enumerate() {
         let key = object::string(annotation, &["key"]);
-        validate_annotation(object::name(object), annotation, params, &path.index(i), errors);
+        validate_annotation(object::name(object), annotation, compiler, &path.index(i), errors);
         if !seen.insert(key) {
             errors.push(Error::duplicate(&path.index(i).child("key"), key));
         }
     }
 }
 
-fn validate_validation(validation: &Value, params: Params, path: &Path, errors: &mut ErrorList) {
+fn validate_validation(validation: &Value, compiler: &Compiler, path: &Path, errors: &mut ErrorList) {
     let of = |field| object::string(validation, &[field]);
     let expression = of("expression");
     if expression.trim().is_empty() {
@@ -267,18 +269,18 @@ fn validate_validation(validation: &Value, params: Params, path: &Path, errors: 
         ));
     } else {
         errors.extend(compile(
+            compiler,
             expression,
             Purpose::Validation,
-            params,
             &path.child("expression"),
         ));
     }
     let message_expression = of("messageExpression");
     if !message_expression.trim().is_empty() {
         errors.extend(compile(
+            compiler,
             message_expression,
             Purpose::Message,
-            params,
             &path.child("messageExpression"),
         ));
     } else if !message_expression.is_empty() {
@@ -311,7 +313,7 @@ fn validate_validation(validation: &Value, params: Params, path: &Path, errors: 
     }
 }
 
-fn validate_annotation(policy: &str, annotation: &Value, params: Params, path: &Path, errors: &mut ErrorList) {
+fn validate_annotation(policy: &str, annotation: &Value, compiler: &Compiler, path: &Path, errors: &mut ErrorList) {
     let key = object::string(annotation, &["key"]);
     if policy.is_empty() {
         errors.push(Error::invalid(
@@ -324,18 +326,19 @@ fn validate_annotation(policy: &str, annotation: &Value, params: Params, path: &
         errors.extend(invalid_each(&path.child("key"), &key, names::qualified_name(&key)));
     }
     let path = path.child("valueExpression");
-    let expression = object::string(annotation, &["valueExpression"]).trim();
+    let shown = object::string(annotation, &["valueExpression"]);
+    let expression = shown.trim();
     if expression.is_empty() {
         errors.push(Error::required(&path, "valueExpression is not specified"));
     } else if expression.len() > MAX_ANNOTATION_EXPRESSION_BYTES {
         let detail = format!("must not exceed {MAX_ANNOTATION_EXPRESSION_BYTES} bytes in length");
         errors.push(Error::required(&path, detail));
-    } else {
-        errors.extend(compile(expression, Purpose::AuditAnnotation, params, &path));
+    } else if let Err(refusal) = compiler.compile(expression, Purpose::AuditAnnotation) {
+        errors.push(error(&refusal, shown, &path));
     }
 }
 
-fn validate_mutations(spec: &Value, params: Params, path: &Path, errors: &mut ErrorList) {
+fn validate_mutations(spec: &Value, compiler: &Compiler, path: &Path, errors: &mut ErrorList) {
     let mutations = object::list(spec, &["mutations"]);
     if mutations.is_empty() {
         errors.push(Error::required(
@@ -344,7 +347,7 @@ fn validate_mutations(spec: &Value, params: Params, path: &Path, errors: &mut Er
         ));
     }
     for (i, mutation) in mutations.iter().enumerate() {
-        validate_mutation(mutation, params, &path.child("mutations").index(i), errors);
+        validate_mutation(mutation, compiler, &path.child("mutations").index(i), errors);
     }
     let reinvocation = object::string(spec, &["reinvocationPolicy"]);
     one_of(
@@ -355,7 +358,7 @@ fn validate_mutations(spec: &Value, params: Params, path: &Path, errors: &mut Er
     );
 }
 
-fn validate_mutation(mutation: &Value, params: Params, path: &Path, errors: &mut ErrorList) {
+fn validate_mutation(mutation: &Value, compiler: &Compiler, path: &Path, errors: &mut ErrorList) {
     let r#type = object::string(mutation, &["patchType"]);
     let (field, other, purpose) = match r#type {
         "JSONPatch" => ("jsonPatch", "applyConfiguration", Purpose::JsonPatch),
@@ -374,7 +377,7 @@ fn validate_mutation(mutation: &Value, params: Params, path: &Path, errors: &mut
             let path = path.child(field).child("expression");
             match object::string(patch, &["expression"]).trim() {
                 "" => errors.push(Error::required(&path, "")),
-                expression => errors.extend(compile(expression, purpose, params, &path)),
+                expression => errors.extend(compile(compiler, expression, purpose, &path)),
             }
         }
     }

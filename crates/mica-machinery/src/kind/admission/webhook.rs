@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::expression::{Params, validate_match_conditions};
+use super::expression::validate_match_conditions;
 use super::rule::{FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, default_rules, validate_rule};
 use super::static_suffix_warning;
+use crate::cel::admission::Params;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_each, list_mut, present, same, set_default_pointer, strings};
 use crate::kind::column::{AGE, NAME, age, integer};

@@ -120,6 +120,7 @@ fn policies_match_something_and_say_something() {
             spec.validations[0].message: Invalid value: "a\nb": must not contain line breaks
             spec.validations[0].reason: Unsupported value: "Because": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"
             spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not specified
+            spec.auditAnnotations[1].valueExpression: Invalid value: "1": must evaluate to one of [string null_type] but got int
             spec.auditAnnotations[1].key: Duplicate value: "k"
         "#]],
     );
@@ -244,6 +245,61 @@ fn mandatory_flow_objects_stay_as_they_are() {
         ),
         expect![[r#"
             spec: Invalid value: {"Type":"Limited","Limited":{"NominalConcurrencyShares":30,"LimitResponse":{"Type":"Reject","Queuing":null},"LendablePercent":0,"BorrowingLimitPercent":null},"Exempt":null}: spec of 'catch-all' must equal the fixed value
+        "#]],
+    );
+}
+
+#[test]
+fn expressions_of_policies_and_match_conditions_must_compile() {
+    check(
+        "validatingwebhookconfigurations",
+        hook(|hook| hook["matchConditions"] = json!([{"name": "a", "expression": " params.x "}])),
+        expect![[r#"
+            webhooks[0].matchConditions[0].expression: Invalid value: "params.x": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')
+             | params.x
+             | ^
+        "#]],
+    );
+    let constraints = json!({"resourceRules": rules()});
+    let policy = json!({"spec": {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": constraints,
+        "matchConditions": [{"name": "a", "expression": "variables.a"}],
+        "variables": [{"name": "a", "expression": "params.data.size()"}, {"name": "b", "expression": "variables.c"}],
+        "validations": [{"expression": "variables.a > 1 && variables.b", "messageExpression": "authorizer"}],
+        "auditAnnotations": [{"key": "k", "valueExpression": " variables.a "}],
+    }});
+    check(
+        "validatingadmissionpolicies",
+        policy,
+        expect![[r#"
+            spec.matchConditions[0].expression: Invalid value: "variables.a": compilation failed: ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')
+             | variables.a
+             | ^
+            spec.variables[1].expression: Invalid value: "variables.c": compilation failed: ERROR: <input>:1:10: undefined field 'c'
+             | variables.c
+             | .........^
+            spec.validations[0].messageExpression: Invalid value: "authorizer": compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')
+             | authorizer
+             | ^
+            spec.auditAnnotations[0].valueExpression: Invalid value: " variables.a ": must evaluate to one of [string null_type] but got int
+        "#]],
+    );
+    let policy = json!({"spec": {
+        "matchConstraints": constraints, "reinvocationPolicy": "Never",
+        "mutations": [
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": " [JSONPatch{op: 'add', path: '/' + jsonpatch.escapeKey('a')}] "}},
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": " object "}},
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "'a'.matches('(') ? Object{} : Object{}"}},
+        ],
+    }});
+    check(
+        "mutatingadmissionpolicies",
+        policy,
+        expect![[r#"
+            spec.mutations[1].applyConfiguration.expression: Invalid value: "object": must evaluate to Object but got dyn
+            spec.mutations[2].applyConfiguration.expression: Invalid value: "'a'.matches('(') ? Object{} : Object{}": compilation failed: ERROR: <input>:1:13: invalid matches argument
+             | 'a'.matches('(') ? Object{} : Object{}
+             | ............^
         "#]],
     );
 }

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use super::{EvalError, Filter, Found, Slice, Step};
+use crate::object::go_type;
 
 /// How many values one expression may select; `..` repeated could otherwise multiply a document.
 const MAX_FOUND: usize = 100_000;
@@ -199,17 +200,5 @@ fn compare(left: &Value, right: &Value) -> Option<(Ordering, Sortable)> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
