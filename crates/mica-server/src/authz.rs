@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mica_api::GroupResource;
 
+use crate::authn::is_public;
 use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::request::{Query, ResourcePath, Verb};
@@ -141,14 +142,9 @@ pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Quer
     ))
 }
 
-/// Decides about a request for a path that is no resource. Health and version are for everybody, as upstream's
-/// `system:public-info-viewer` has it.
+/// Decides about a request for a path that is no resource.
 pub fn authorize_path(user: &User, method: &str, segments: &[String], path: &str) -> Result<(), ApiError> {
-    let public = matches!(
-        segments.first().map(String::as_str),
-        Some("healthz" | "livez" | "readyz" | "version")
-    );
-    if user.is_administrator() || (public && method == "GET") {
+    if user.is_administrator() || (is_public(segments) && method == "GET") {
         return Ok(());
     }
     let verb = method.to_ascii_lowercase();

@@ -2,6 +2,7 @@
 
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::meta::{self, DeleteOptions};
+use mica_machinery::select::{FieldSelector, LabelSelector};
 use mica_store::Revision;
 use serde_json::Value;
 
@@ -40,6 +41,9 @@ pub enum ListUse {
 
 impl ListOptions {
     pub fn read(query: &Query, use_: ListUse) -> Result<Self, ApiError> {
+        let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
+        LabelSelector::parse(query.text("labelSelector")).map_err(|error| bad(&error))?;
+        FieldSelector::parse(query.text("fieldSelector")).map_err(|error| bad(&error))?;
         let mut version_match = query.text("resourceVersionMatch").to_owned();
         let mut send_initial_events = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
         let options = Self {
@@ -73,9 +77,12 @@ impl ListOptions {
             "NotOlderThan" => Match::NotOlderThan,
             _ => Match::Unset,
         };
+        // Upstream answers "whatever there is" from its cache, whole.
+        let whole = use_ == ListUse::List && options.resource_version == "0" && options.continue_token.is_empty();
         Ok(Self {
             version_match,
             send_initial_events,
+            limit: if whole { 0 } else { options.limit },
             ..options
         })
     }

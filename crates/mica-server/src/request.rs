@@ -311,7 +311,7 @@ impl Query {
     /// An integer, with Go's words for one that is none.
     pub fn int(&self, name: &str) -> Result<Option<i64>, ApiError> {
         match self.get(name) {
-            None | Some("") => Ok(None),
+            None => Ok(None),
             Some(text) => match text.parse::<i64>() {
                 Ok(value) => Ok(Some(value)),
                 Err(error) => {

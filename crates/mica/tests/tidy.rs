@@ -236,7 +236,11 @@ fn all_files() -> Vec<PathBuf> {
         {
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
-            if kind.is_dir() && !NOT_OURS.iter().any(|folder| name == *folder) {
+            // Also files: in a second work tree `.git` is one.
+            if NOT_OURS.iter().any(|folder| name == *folder) {
+                continue;
+            }
+            if kind.is_dir() {
                 folders.push(entry.path());
             } else if kind.is_file() {
                 files.push(entry.path());

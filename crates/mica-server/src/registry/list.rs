@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine};
 use http::StatusCode;
 use mica_store::{Key, Revision};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,16 @@ struct Token {
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
+/// What Go says of text that is no base64.
+fn illegal(error: &DecodeError) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(length) => length.saturating_sub(1),
+        DecodeError::InvalidPadding => 0,
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
 impl Token {
     fn encode(&self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).expect("a token is plain JSON"))
@@ -70,7 +80,7 @@ impl Token {
         let bad = |what: String| invalid_token(&what);
         let bytes = URL_SAFE_NO_PAD
             .decode(text.trim_end_matches('='))
-            .map_err(|error| bad(error.to_string()))?;
+            .map_err(|error| bad(illegal(&error)))?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if token.v != TOKEN_VERSION {
             return Err(bad(format!(
@@ -144,10 +154,9 @@ impl Registry {
     }
 
     async fn place(&self, options: &ListOptions, key: impl Fn(&str) -> Option<Key>) -> Result<Place, ApiError> {
-        let version = parse_version(&options.resource_version).map_err(|error| error.for_list())?;
         if !options.continue_token.is_empty() {
             let token = Token::decode(&options.continue_token)?;
-            if version.is_some() {
+            if !matches!(options.resource_version.as_str(), "" | "0") {
                 return Err(ApiError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
@@ -160,6 +169,7 @@ impl Registry {
                 token: Some(token),
             });
         }
+        let version = parse_version(&options.resource_version).map_err(|error| error.for_list())?;
         let exact = match options.version_match {
             Match::Exact => true,
             Match::NotOlderThan => false,

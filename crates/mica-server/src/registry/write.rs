@@ -208,7 +208,7 @@ impl Registry {
         }
         warnings.extend(strategy.warnings(&context, &object, None));
         strategy.canonicalize(&mut object);
-        if parse_version(&sent_version).ok().flatten().is_some() {
+        if request.options.dry_run == DryRun::No && parse_version(&sent_version).ok().flatten().is_some() {
             return Err(ApiError::internal_text(
                 "resourceVersion should not be set on objects to be created",
             ));

@@ -51,7 +51,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
     };
     let stated = codec::interpret(&json).map_err(|error| unrecognized(&error))?;
     let (group, version) = match stated.api_version.as_str() {
-        "" => (wanted.group, wanted.version),
+        "" | "/" => (wanted.group, wanted.version),
         text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
     };
     let kind = if stated.kind.is_empty() {
@@ -60,6 +60,9 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         stated.kind.as_str()
     };
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
+    if version.is_empty() {
+        return Err(cannot(&no_version(&json)));
+    }
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
     let Decoded { value, strict } = codec::decode(wanted.ty, &json).map_err(|error| cannot(&error))?;
     let problems: Vec<String> = extra.into_iter().chain(strict).collect();
@@ -102,8 +105,8 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
     })
 }
 
-/// Decodes the DeleteOptions in the body of a DELETE. Upstream takes any kind and apiVersion there, and ignores what it
-/// does not know.
+/// Decodes the DeleteOptions in the body of a DELETE. Upstream takes any apiVersion there, and ignores fields that it does
+/// not know.
 pub fn read_options(format: Format, body: &[u8]) -> Result<Value, ApiError> {
     let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
     let ty = facts().well_known().delete_options;
@@ -115,10 +118,37 @@ pub fn read_options(format: Format, body: &[u8]) -> Result<Value, ApiError> {
             return protobuf::decode(ty, document.raw).map_err(|error| bad(&error));
         }
     };
-    codec::interpret(&json).map_err(|error| bad(&error))?;
+    let stated = codec::interpret(&json).map_err(|error| bad(&error))?;
+    check_options_kind(&stated, &json).map_err(|why| bad(&why))?;
     codec::decode(ty, &json)
         .map(|decoded| decoded.value)
         .map_err(|error| bad(&error))
+}
+
+/// Why a body is none of DeleteOptions.
+fn check_options_kind(stated: &codec::Interpreted, json: &[u8]) -> Result<(), String> {
+    /// Kinds that are of every version.
+    const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+    let (group, version) = match stated.api_version.as_str() {
+        "" | "/" => ("meta.k8s.io", "v1"),
+        text => split_version(text).ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?,
+    };
+    match stated.kind.as_str() {
+        _ if version.is_empty() => Err(no_version(json)),
+        "" | "DeleteOptions" => Ok(()),
+        kind if UNVERSIONED.contains(&kind) => Err(format!(
+            "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"
+        )),
+        kind => Err(format!(
+            "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+            mica_machinery::field::quote(kind),
+            mica_machinery::field::quote(&join_version(group, version)),
+        )),
+    }
+}
+
+fn no_version(json: &[u8]) -> String {
+    format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(json))
 }
 
 fn read_protobuf(

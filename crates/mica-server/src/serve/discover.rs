@@ -38,6 +38,7 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
             let host = call.header(&http::header::HOST);
             let host = call.parts.uri.authority().map_or(host, http::uri::Authority::as_str);
             legacy["serverAddressByClientCIDRs"][0]["serverAddress"] = host.into();
+            only_get(call)?;
             return versions(call, &legacy, "APIVersions", &documents.aggregated_legacy);
         }
         Path::Groups => return versions(call, &documents.groups, "APIGroupList", &documents.aggregated_groups),
@@ -50,7 +51,9 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         Path::Resource(_) | Path::Other => Err(()),
     };
     let document = document.map_err(|()| ApiError::page_not_found())?;
-    only_get(call)?;
+    if !matches!(path, Path::Index) {
+        only_get(call)?;
+    }
     let kind = match path {
         Path::Group(_) => "APIGroup",
         Path::Version { .. } => "APIResourceList",
@@ -59,6 +62,8 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
     plain(call, &document, kind)
 }
 
+/// Refuses other methods. Upstream does so only at some of these paths: the index, `/apis`, health and metrics answer to
+/// every method, and load balancers rely on HEAD.
 fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
     if call.parts.method == Method::GET {
         Ok(())
@@ -69,7 +74,6 @@ fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
 
 /// `/api` and `/apis`: in the old form, or aggregated with an entity tag.
 fn versions(call: &Call<'_>, old: &Value, kind: &str, aggregated: &Aggregated) -> Result<Response<Body>, ApiError> {
-    only_get(call)?;
     match negotiate::discovery(call.asked())? {
         Discovery::Plain(_) => plain(call, old, kind),
         Discovery::Aggregated(format) => {
@@ -123,7 +127,6 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             return Ok(version::respond());
         }
         ["metrics"] if call.located.address == Address::Root => {
-            only_get(call)?;
             return Ok(call.server.metrics.respond());
         }
         ["openapi", rest @ ..] => {
@@ -132,7 +135,6 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
             Some(endpoint) => {
-                only_get(call)?;
                 // A plane that does not exist is not healthy.
                 plane(call).await?;
                 let check = (!check.is_empty()).then(|| check.join("/"));

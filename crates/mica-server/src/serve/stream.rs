@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::stream::{self, Stream};
 use http::{Response, StatusCode};
+use mica_machinery::select::FieldSelector;
 use mica_store::Key;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -206,6 +207,13 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
     let mut options = ListOptions::read(&call.query, ListUse::Watch)?;
     if let Some(name) = &grant.target.name {
         // The old path of a watch on one object.
+        let selected = FieldSelector::parse(&options.field_selector).ok();
+        let selected = selected.filter(|selector| !selector.is_everything());
+        if selected.is_some_and(|selector| selector.exact("metadata.name") != Some(name)) {
+            return Err(ApiError::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
         options.field_selector = format!("metadata.name={}", mica_machinery::select::escape_value(name));
     }
     let media = stream_media(call, &served)?;

@@ -169,10 +169,15 @@ impl Server {
     }
 }
 
+/// An administrator's certificate.
 pub fn client_certificate(authority: &Authority, name: &str) -> Issued {
+    certificate_in(authority, name, Some("system:masters"))
+}
+
+pub fn certificate_in(authority: &Authority, name: &str, group: Option<&str>) -> Issued {
     let identity = Identity {
         name: name.to_owned(),
-        group: Some("system:masters".to_owned()),
+        group: group.map(str::to_owned),
     };
     authority.issue_client(&identity, SystemTime::now()).unwrap()
 }

@@ -15,5 +15,6 @@ mod refusal;
 mod watches;
 mod websocket;
 mod wildcard;
+mod wire;
 mod world;
 mod writes;

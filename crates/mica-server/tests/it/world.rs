@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -173,6 +173,7 @@ pub struct Api {
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
+    headers: HeaderMap,
     pub body: Bytes,
 }
 
@@ -191,6 +192,13 @@ impl Answer {
 
     pub fn message(&self) -> String {
         self.json()["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// A header, empty if it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().expect("headers are ASCII"))
     }
 
     pub fn code(&self) -> u16 {
@@ -237,9 +245,13 @@ impl Api {
 
     pub async fn call(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
         let answer = self.send(method, path, headers, body.into()).await;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        Answer { status, body }
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
