@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs real foreign clients against the server, on root and on a plane.
 
-  run.py [NAME...]            every check, or only the tours so named and `client-go`
+  run.py [NAME...]            every check, or only the tours so named, `client-go` and `shared`
   run.py --reference          every check against $KUBE_APISERVER instead: shows that the checks themselves are right
   run.py --record [NAME...]   writes the tours' transcripts anew: upstream's from $KUBE_APISERVER, our own from our server
 """
@@ -10,7 +10,11 @@ import subprocess
 import sys
 
 import harness
+import shared
 import tour
+
+# Checks that are no tours.
+PROGRAMS = {"client-go", "shared"}
 
 
 def check_client_go(places):
@@ -36,10 +40,13 @@ def check(names, reference):
         if not reference:
             places["plane"] = server.create_plane("compat")
         totals = {}
-        if not names or set(names) != {"client-go"}:
-            totals["tour"] = tour.check(server, places, [n for n in names if n != "client-go"], own=not reference)
+        tours = [n for n in names if n not in PROGRAMS]
+        if not names or tours:
+            totals["tour"] = tour.check(server, places, tours, own=not reference)
         if not names or "client-go" in names:
             totals["client-go"] = check_client_go(places)
+    if not reference and (not names or "shared" in names):
+        totals["shared"] = shared.check()
     for what, (passed, failed) in totals.items():
         print(f"{what}: {passed} passed, {failed} failed")
     return sum(failed for _, failed in totals.values())
