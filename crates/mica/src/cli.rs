@@ -189,6 +189,12 @@ pub enum PlaneCommand {
         #[arg(value_name = "NEW")]
         new: String,
     },
+    /// Give planes what new planes are born with, where they have nothing of their own
+    #[command(after_help = "Example:\n  mica plane rebase team-a")]
+    Rebase {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
     /// Print a kubeconfig for a plane, with the credentials of the one in use
     #[command(
         after_help = "Example:\n  mica plane kubeconfig team-a -f team-a.kubeconfig\n  kubectl --kubeconfig team-a.kubeconfig get namespaces"

@@ -46,17 +46,7 @@ impl PkiDir {
         self.write_pair(AUTHORITY, authority.certificate_pem(), authority.key_pem())
     }
 
-    /// The authority of this directory, made if there is none.
-    pub fn authority_or_new(&self, name: &str, now: SystemTime) -> Result<Authority, PkiError> {
-        if let Some(authority) = self.authority()? {
-            return Ok(authority);
-        }
-        let authority = Authority::generate(name, now)?;
-        self.keep_authority(&authority)?;
-        Ok(authority)
-    }
-
-    /// Makes sure that the authority kept here, if any, is the given one, which comes from a shared store.
+    /// Makes sure that the authority kept here, if any, is the given one, which comes from the store.
     pub fn adopt_authority(&self, shared: &Authority) -> Result<(), PkiError> {
         match self.authority()? {
             Some(own) if own.certificate() != shared.certificate() => {
@@ -170,8 +160,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         let dir = PkiDir::open(home.path().join("pki")).unwrap();
-        let authority = dir.authority_or_new("mica-ca", now).unwrap();
-        let again = dir.authority_or_new("mica-ca", now).unwrap();
+        let authority = Authority::generate("mica-ca", now).unwrap();
+        dir.keep_authority(&authority).unwrap();
+        let again = dir.authority().unwrap().expect("it was kept");
         assert_eq!(authority.certificate(), again.certificate());
         let hosts = serving_names([]);
         let first = dir.serving(&authority, &hosts, now).unwrap();

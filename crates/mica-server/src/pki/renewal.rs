@@ -71,7 +71,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         let directory = PkiDir::open(home.path().join("pki")).unwrap();
-        let authority = Arc::new(directory.authority_or_new("mica-ca", now).unwrap());
+        let authority = Arc::new(Authority::generate("mica-ca", now).unwrap());
         let hosts = serving_names([]);
         let first = directory.serving(&authority, &hosts, now).unwrap();
         let renewal = Renewal {

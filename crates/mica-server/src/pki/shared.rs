@@ -1,4 +1,5 @@
-//! The authority of a shared store: it lives in the store, so that every server on it, and every client, trusts the same.
+//! The authority of a store: it lives there, so that every server on it, and every client, trusts the same, and so that a
+//! backup that is restored elsewhere is still trusted by those who hold its kubeconfigs.
 
 use std::time::SystemTime;
 
@@ -99,7 +100,9 @@ mod tests {
         let first = shared_authority(&store, &dirs[0], "ca", now).await.unwrap();
         let second = shared_authority(&store, &dirs[1], "ca", now).await.unwrap();
         assert_eq!(first.certificate(), second.certificate());
-        dirs[2].authority_or_new("ca", now).unwrap();
+        dirs[2]
+            .keep_authority(&Authority::generate("ca", now).unwrap())
+            .unwrap();
         let refused = shared_authority(&store, &dirs[2], "ca", now).await.err().unwrap();
         assert!(refused.to_string().contains("is not the one of the store"), "{refused}");
     }
@@ -108,7 +111,8 @@ mod tests {
     async fn a_directorys_own_authority_moves_into_an_empty_store() {
         let home = tempfile::tempdir().unwrap();
         let dir = PkiDir::open(home.path()).unwrap();
-        let own = dir.authority_or_new("ca", SystemTime::now()).unwrap();
+        let own = Authority::generate("ca", SystemTime::now()).unwrap();
+        dir.keep_authority(&own).unwrap();
         let shared = shared_authority(&MemStore::new(), &dir, "ca", SystemTime::now())
             .await
             .unwrap();

@@ -54,6 +54,7 @@ pub async fn run(arguments: PlaneArgs) -> anyhow::Result<()> {
                 .await?;
             Ok(output::print(&format!("plane/{new} forked from plane/{name}\n"))?)
         }
+        PlaneCommand::Rebase { names } => rebase(&mut client, &names).await,
         PlaneCommand::Kubeconfig { name, file } => kubeconfig(&mut client, &name, file).await,
     }
 }
@@ -62,7 +63,9 @@ pub async fn run(arguments: PlaneArgs) -> anyhow::Result<()> {
 fn check_names(command: &PlaneCommand) -> Result<(), Usage> {
     let names: Vec<&String> = match command {
         PlaneCommand::List { .. } => Vec::new(),
-        PlaneCommand::Create { names, .. } | PlaneCommand::Delete { names, .. } => names.iter().collect(),
+        PlaneCommand::Create { names, .. } | PlaneCommand::Delete { names, .. } | PlaneCommand::Rebase { names } => {
+            names.iter().collect()
+        }
         PlaneCommand::Fork { name, new } => vec![name, new],
         PlaneCommand::Snapshot { name, .. }
         | PlaneCommand::Restore { name, .. }
@@ -112,6 +115,15 @@ async fn create(client: &mut Client, names: &[String], form: Output) -> anyhow::
             Output::Name => output::print(&format!("plane/{name}\n"))?,
             Output::Table => output::print(&format!("plane/{name} created\n"))?,
         }
+    }
+    Ok(())
+}
+
+async fn rebase(client: &mut Client, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        let path = format!("{PLANES}/{name}/rebase");
+        client.json(Method::POST, &path, None).await?;
+        output::print(&format!("plane/{name} rebased\n"))?;
     }
     Ok(())
 }

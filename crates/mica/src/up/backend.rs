@@ -53,12 +53,9 @@ impl OpenStore {
         }
     }
 
-    /// The authority: of a store of our own it is in the directory beside it, of a shared one in the store.
+    /// The authority, which is in the store: every server on it has the same, and a backup brings it along.
     pub async fn authority(&self, directory: &PkiDir, name: &str, now: SystemTime) -> anyhow::Result<Authority> {
-        Ok(match self {
-            Self::Embedded(_) => directory.authority_or_new(name, now)?,
-            Self::Etcd(store) => shared_authority(&**store, directory, name, now).await?,
-        })
+        Ok(shared_authority(&*self.store(), directory, name, now).await?)
     }
 
     /// Lets go of the store, so that the next start is quick.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use mica_server::http::{Body, Context, Envelope, EnvelopeOptions, ListenOptions, Listener, RequestBody, Service};
 use mica_server::metrics::{HttpMetrics, Registry};
-use mica_server::pki::{PkiDir, admin_kubeconfig, serving_names, write_private};
+use mica_server::pki::{Authority, PkiDir, admin_kubeconfig, serving_names, write_private};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ impl Service for Scripted {
 pub async fn serve(home: &Path, script: Script) {
     let now = SystemTime::now();
     let pki = PkiDir::open(home.join("pki")).unwrap();
-    let authority = pki.authority_or_new("fake", now).unwrap();
+    let authority = Authority::generate("fake", now).unwrap();
     let serving = pki.serving(&authority, &serving_names([]), now).unwrap();
     let certificates = Arc::new(ServingCertificates::new(certified_key(&serving).unwrap()));
     let roots = Arc::new(ClientRoots::new(&[authority.certificate().clone()]).unwrap());

@@ -65,6 +65,10 @@ fn planes_are_made_used_copied_and_deleted_on_a_real_server() {
         mica(&["plane", "fork", "a", "c"]),
         (0, "plane/c forked from plane/a\n".into(), String::new())
     );
+    assert_eq!(
+        mica(&["plane", "rebase", "a", "d"]),
+        (0, "plane/a rebased\nplane/d rebased\n".into(), String::new())
+    );
     let (code, config, _) = mica(&["plane", "kubeconfig", "c"]);
     assert_eq!(
         (code, config.contains("/clusters/c/control-plane\"")),
@@ -231,6 +235,12 @@ fn what_was_acknowledged_survives_a_kill_and_a_backup_brings_it_back() {
         0
     );
     let _again = Up::start(home.path(), &["--data-dir", "again"]);
+    let authority = |directory: &str| std::fs::read(home.path().join(directory).join("pki/ca.crt")).unwrap();
+    assert_eq!(
+        authority("again"),
+        authority(".mica"),
+        "who trusted the old server trusts this one"
+    );
     let listed = run(
         home.path(),
         &["plane", "list", "-o", "name", "--kubeconfig", "again/admin.kubeconfig"],

@@ -154,7 +154,7 @@ impl Committer {
             live,
             limits,
         } = start;
-        Self {
+        let committer = Self {
             engine,
             signals,
             log,
@@ -163,12 +163,14 @@ impl Committer {
             limits,
             checkpointed_at: 0,
             written: 0,
-        }
+        };
+        // Here and not when the thread runs: a check right after opening must know where the log ends.
+        committer.report();
+        committer
     }
 
     /// Works until it is told to close. Returns what a last checkpoint needs to know.
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) -> (Checkpoint, Log) {
-        self.report();
         while let Some(first) = requests.blocking_recv() {
             let job = match first {
                 Request::Job(job) => Some(job),

@@ -47,6 +47,19 @@ async fn filled(directory: &Path) {
     store.close();
 }
 
+#[tokio::test]
+async fn a_check_right_after_opening_reads_the_whole_log() {
+    let home = tempfile::tempdir().unwrap();
+    filled(home.path()).await;
+    for _ in 0..20 {
+        let store = EmbeddedStore::open(home.path(), tiny()).unwrap();
+        let report = store.check().unwrap();
+        store.close();
+        assert_eq!(report.segments, segments(home.path()).len() as u64);
+        assert!(report.log_records >= 100, "{report:?}");
+    }
+}
+
 fn segments(directory: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(directory.join("log"))
         .unwrap()
