@@ -5,20 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::name::{Names, root_path};
 use super::operation::{self, JSON, Operation, PathItem};
-use super::parameter::Parameter;
 use super::schema::{self, Dialect};
+use super::write::{GVK, path_of, swagger_path};
 use super::{ApiResource, Describe, Encodings};
 use crate::facts::facts;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const GVK: &str = "x-kubernetes-group-version-kind";
 
 /// Everything that one server serves, ready to be described.
 pub struct Api<'a> {
@@ -166,23 +162,35 @@ impl Api<'_> {
 
     /// The schemas of all types that the operations name, and of those below them.
     fn definitions(&self, paths: &[PathItem], dialect: Dialect, served: &[(&str, &str)]) -> Value {
-        let mut names = BTreeSet::new();
-        for operation in paths.iter().flat_map(|item| &item.operations) {
-            schema::collect(&operation.answer, &mut names);
-            if let Some(body) = &operation.body {
-                schema::collect(&body.r#type, &mut names);
-            }
-        }
         let define = |name: String| {
-            let mut definition = schema::definition(&name, dialect, self.describe);
-            let kinds = kinds(&name, served);
-            if !kinds.is_empty() {
-                definition.insert(GVK.to_owned(), kinds.into());
-            }
-            (name, definition.into())
+            let definition = define(&name, dialect, self.describe, served);
+            (name, definition)
         };
-        names.into_iter().map(define).collect::<Map<String, Value>>().into()
+        let names = types_of(paths).into_iter();
+        names.map(define).collect::<Map<String, Value>>().into()
     }
+}
+
+/// The names of all types that operations name, and of those below them.
+pub(super) fn types_of(paths: &[PathItem]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for operation in paths.iter().flat_map(|item| &item.operations) {
+        schema::collect(&operation.answer, &mut names);
+        if let Some(body) = &operation.body {
+            schema::collect(&body.r#type, &mut names);
+        }
+    }
+    names
+}
+
+/// The whole schema of a built-in type, in a document of the `served` versions.
+pub(super) fn define(name: &str, dialect: Dialect, describe: &dyn Describe, served: &[(&str, &str)]) -> Value {
+    let mut definition = schema::definition(name, dialect, describe);
+    let kinds = kinds(name, served);
+    if !kinds.is_empty() {
+        definition.insert(GVK.to_owned(), kinds.into());
+    }
+    definition.into()
 }
 
 /// Kinds that every group and version has: bodies of deletions and events of watches.
@@ -260,148 +268,4 @@ fn security_schemes() -> Value {
     json!({"BearerToken": {
         "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
     }})
-}
-
-/// What both dialects write of an operation in the same way.
-fn common(operation: &Operation) -> Map<String, Value> {
-    let mut out = Map::new();
-    out.insert("tags".to_owned(), json!([operation.tag]));
-    out.insert("description".to_owned(), operation.description.as_str().into());
-    out.insert("operationId".to_owned(), operation.id.as_str().into());
-    if !operation.action.is_empty() {
-        out.insert("x-kubernetes-action".to_owned(), operation.action.into());
-    }
-    if let Some([group, version, kind]) = &operation.kind {
-        out.insert(
-            GVK.to_owned(),
-            json!({"group": group, "version": version, "kind": kind}),
-        );
-    }
-    out
-}
-
-fn responses(operation: &Operation, describe: impl Fn(&str) -> Map<String, Value>) -> Value {
-    let mut responses = Map::new();
-    for (code, text) in operation.responses {
-        responses.insert((*code).to_owned(), describe(text).into());
-    }
-    responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
-    responses.into()
-}
-
-fn path_of(item: &PathItem) -> Value {
-    let mut out = Map::new();
-    let content = |types: &[&str], name: &str| -> Value {
-        let schema = json!({"schema": Dialect::OpenApi3.reference(name)});
-        types
-            .iter()
-            .map(|media| ((*media).to_owned(), schema.clone()))
-            .collect::<Map<String, Value>>()
-            .into()
-    };
-    let write = |parameters: &[Parameter]| -> Value {
-        parameters
-            .iter()
-            .map(|parameter| parameter.to_json(Dialect::OpenApi3))
-            .collect::<Vec<_>>()
-            .into()
-    };
-    for operation in &item.operations {
-        let mut method = common(operation);
-        if !operation.parameters.is_empty() {
-            method.insert("parameters".to_owned(), write(&operation.parameters));
-        }
-        if let Some(body) = &operation.body {
-            let mut request = json!({"content": content(operation.consumes, &body.r#type)});
-            if body.required {
-                request["required"] = true.into();
-            }
-            method.insert("requestBody".to_owned(), request);
-        }
-        let answer = content(operation.produces, &operation.answer);
-        let describe = |text: &str| {
-            let described = [
-                ("description".to_owned(), text.into()),
-                ("content".to_owned(), answer.clone()),
-            ];
-            Map::from_iter(described)
-        };
-        method.insert("responses".to_owned(), responses(operation, describe));
-        out.insert(operation.method.to_owned(), method.into());
-    }
-    if !item.parameters.is_empty() {
-        out.insert("parameters".to_owned(), write(&item.parameters));
-    }
-    out.into()
-}
-
-/// Parameters that stand once in the Swagger document, by their text: their name there and what they are.
-type Shared = BTreeMap<String, (String, Value)>;
-
-fn swagger_path(item: &PathItem, shared: &mut Shared) -> Value {
-    let mut out = Map::new();
-    for operation in &item.operations {
-        let mut method = common(operation);
-        method.insert("consumes".to_owned(), operation.consumes.into());
-        method.insert("produces".to_owned(), operation.produces.into());
-        method.insert("schemes".to_owned(), json!(["https"]));
-        let mut parameters: Vec<Value> = Vec::new();
-        if let Some(body) = &operation.body {
-            let mut parameter =
-                json!({"name": "body", "in": "body", "schema": Dialect::Swagger.reference(&body.r#type)});
-            if body.required {
-                parameter["required"] = true.into();
-            }
-            let generic = body.r#type.starts_with("io.k8s.apimachinery.");
-            parameters.push(if generic { share(parameter, shared) } else { parameter });
-        }
-        parameters.extend(operation.parameters.iter().map(|own| swagger_parameter(own, shared)));
-        if !parameters.is_empty() {
-            method.insert("parameters".to_owned(), parameters.into());
-        }
-        let schema = Dialect::Swagger.reference(&operation.answer);
-        let describe = |text: &str| {
-            let described = [
-                ("description".to_owned(), text.into()),
-                ("schema".to_owned(), schema.clone()),
-            ];
-            Map::from_iter(described)
-        };
-        method.insert("responses".to_owned(), responses(operation, describe));
-        out.insert(operation.method.to_owned(), method.into());
-    }
-    if !item.parameters.is_empty() {
-        let parameters: Vec<Value> = item
-            .parameters
-            .iter()
-            .map(|own| swagger_parameter(own, shared))
-            .collect();
-        out.insert("parameters".to_owned(), parameters.into());
-    }
-    out.into()
-}
-
-/// Parameters that stay where they are: the name's text has the kind in it, and old kubectls look for the others.
-const UNSHARED: [&str; 3] = ["name", "fieldValidation", "dryRun"];
-
-fn swagger_parameter(parameter: &Parameter, shared: &mut Shared) -> Value {
-    let written = parameter.to_json(Dialect::Swagger);
-    if UNSHARED.contains(&parameter.name) {
-        written
-    } else {
-        share(written, shared)
-    }
-}
-
-/// Puts a parameter among the shared ones and refers to it there. Its name ends with a hash of what it is.
-fn share(parameter: Value, shared: &mut Shared) -> Value {
-    let text = parameter.to_string();
-    let (name, _) = shared.entry(text).or_insert_with_key(|text| {
-        let hash = URL_SAFE.encode(&Sha256::digest(text)[..6]);
-        (
-            format!("{}-{hash}", parameter["name"].as_str().unwrap_or_default()),
-            parameter,
-        )
-    });
-    json!({"$ref": format!("#/parameters/{name}")})
 }

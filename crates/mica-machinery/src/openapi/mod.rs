@@ -1,10 +1,12 @@
 //! OpenAPI documents of what a server serves, made from the fact table and the table of resources.
 //!
-//! [`Api::document`] makes the OpenAPI 3.0 documents of `/openapi/v3`, [`Api::swagger`] the one of `/openapi/v2`; [`gnostic`]
-//! writes both kinds as protobuf. Descriptions are asked for through [`Describe`], because they are no facts of ours.
+//! [`Api::document`] makes the OpenAPI 3.0 documents of `/openapi/v3`, [`Api::swagger`] the one of `/openapi/v2`; [`custom`] does
+//! the same for custom resources; [`gnostic`] writes both kinds as protobuf. Descriptions are asked for through [`Describe`],
+//! because they are no facts of ours.
 //!
 //! Building is work: some tens of milliseconds for everything. Callers keep what comes out, encoded.
 
+pub mod custom;
 mod document;
 pub mod gnostic;
 mod name;
@@ -13,6 +15,7 @@ mod parameter;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use document::Api;
 pub use schema::Dialect;

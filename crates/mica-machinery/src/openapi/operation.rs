@@ -18,7 +18,7 @@ const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 pub const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
-const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+pub const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
 /// A path and what can be done with it.
@@ -55,9 +55,9 @@ pub struct Body {
 }
 
 pub const OK: &[(&str, &str)] = &[("200", "OK")];
-const OK_CREATED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
-const OK_ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
-const OK_CREATED_ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
+pub const OK_CREATED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
+pub const OK_ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
+pub const OK_CREATED_ACCEPTED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
 
 impl PathItem {
     /// Moves the parameters that all operations have to the path, as upstream does to keep documents small.

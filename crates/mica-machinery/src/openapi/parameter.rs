@@ -196,6 +196,8 @@ const DELETE: &[(&str, &str)] = &[
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Options {
     Read,
+    /// Upstream shows for custom resources alone that a read may ask for a version.
+    ReadCustom,
     List,
     Write,
     Patch,
@@ -211,6 +213,7 @@ pub fn options(options: Options, describe: &dyn Describe) -> Vec<Parameter> {
     let mut parameters = vec![Parameter::query(PRETTY)];
     match options {
         Options::Read => {}
+        Options::ReadCustom => parameters.extend(of(LIST).into_iter().filter(|own| own.name == "resourceVersion")),
         Options::List => parameters.extend(of(LIST)),
         Options::Write => parameters.extend(of(WRITE)),
         Options::Patch => parameters.extend(of(PATCH)),

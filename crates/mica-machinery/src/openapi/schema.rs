@@ -237,7 +237,7 @@ fn element(field: &Field, shape: &Shape, level: usize, dialect: Dialect) -> Valu
 }
 
 /// In OpenAPI 3.0 nothing may stand beside a `$ref`, so that it goes into an `allOf` of its own.
-fn wrap(mut schema: Map<String, Value>, dialect: Dialect) -> Value {
+pub fn wrap(mut schema: Map<String, Value>, dialect: Dialect) -> Value {
     if dialect == Dialect::OpenApi3
         && schema.len() > 1
         && let Some(target) = schema.remove("$ref")

@@ -293,7 +293,7 @@ fn kinds_of_every_version_name_the_documents_version_only() {
         .assert_eq(&kinds("io.k8s.api.events.v1.EventList"));
 }
 
-fn references(value: &Value, found: &mut BTreeSet<String>) {
+pub(super) fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
             if let Some(Value::String(target)) = object.get("$ref") {
@@ -344,7 +344,7 @@ fn operation_ids_are_unique() {
         .for_each(|id| assert!(seen.insert(id.clone()), "{id} is there twice"));
 }
 
-fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
+pub(super) fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
             let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();

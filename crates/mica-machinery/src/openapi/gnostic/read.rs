@@ -90,7 +90,7 @@ fn read_value(form: Form, raw: &Raw<'_>) -> Value {
 
 /// JSON tells 0 from 0.0, which defaults are not.
 fn whole(number: f64) -> Value {
-    if number.fract() == 0.0 {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
         json!(number as i64)
     } else {
         json!(number)

@@ -82,6 +82,11 @@ pub fn has_default(schema: &Value) -> bool {
     openapi::any(schema, &openapi::has_default)
 }
 
+/// Whether a schema names a type anywhere that there is not.
+pub fn has_invalid_type(schema: &Value) -> bool {
+    openapi::any(schema, &openapi::has_invalid_type)
+}
+
 /// What is wrong with `openAPIV3Schema` in `validation`.
 pub fn validate(
     validation: &Value,
