@@ -7,11 +7,15 @@ use mica_api::GroupResource;
 use mica_machinery::field::quote;
 use quick_cache::sync::Cache;
 use rustls_pki_types::UnixTime;
+use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authz::User;
 use crate::error::ApiError;
 use crate::http::{Context, Protocol};
+
+/// Which credential a user came with, in the extra of whoever came with a certificate.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Certificates whose users are remembered, so that a connection's is read once and not for each request.
 const REMEMBERED: usize = 1_000;
@@ -181,9 +185,11 @@ fn user_of(leaf: &[u8]) -> Option<User> {
         .filter_map(|group| group.as_str().ok().map(ToOwned::to_owned))
         .collect();
     groups.push("system:authenticated".to_owned());
+    let fingerprint: String = Sha256::digest(leaf).iter().map(|byte| format!("{byte:02x}")).collect();
     Some(User {
         name,
         groups,
+        extra: vec![(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")])],
         ..User::default()
     })
 }

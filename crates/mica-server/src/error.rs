@@ -38,6 +38,8 @@ struct Status {
     /// `metadata.continue`, for expired list tokens.
     continue_token: Option<String>,
     retry_after: Option<Duration>,
+    /// Told in headers, as with an answer that succeeds.
+    warnings: Vec<String>,
 }
 
 impl ApiError {
@@ -49,6 +51,7 @@ impl ApiError {
             details: None,
             continue_token: None,
             retry_after: None,
+            warnings: Vec::new(),
         })
     }
 
@@ -87,6 +90,22 @@ impl ApiError {
                 .insert("retryAfterSeconds".to_owned(), seconds.into());
         }
         self
+    }
+
+    /// Adds what a write that succeeds would have been warned of: a refused one is told too.
+    #[must_use]
+    pub fn warned(mut self, warnings: &[String]) -> Self {
+        if let Body::Status(status) = &mut self.body {
+            status.warnings.splice(0..0, warnings.iter().cloned());
+        }
+        self
+    }
+
+    pub fn warnings(&self) -> &[String] {
+        match &self.body {
+            Body::Status(status) => &status.warnings,
+            Body::Plain(..) => &[],
+        }
     }
 
     #[must_use]

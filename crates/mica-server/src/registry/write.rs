@@ -202,7 +202,8 @@ impl Registry {
         if strategy.names_itself() && object::string(metadata, &["name"]).is_empty() {
             object::set(metadata, &["name"], uuid::Uuid::new_v4().to_string());
         }
-        step.invalid(&object, &create_errors(served, &context, &object))?;
+        step.invalid(&object, &create_errors(served, &context, &object))
+            .map_err(|error| error.warned(&warnings))?;
         if let Some(why) = strategy.forbidden(&object) {
             return Err(ApiError::forbidden(&served.name, object::name(&object), &why));
         }
@@ -242,8 +243,8 @@ impl Registry {
         let step = Step::new(grant, &request.options, &request.manager);
         let target = step.target();
         let mut object = request.object;
-        check_name(target, &object)?;
         settle_metadata(target, &mut object)?;
+        check_name(target, &object)?;
         let warnings = Vec::from_iter(meta::dedup_owner_references(
             metadata_mut(&mut object),
             Admission::Before,
@@ -302,8 +303,9 @@ impl Registry {
             };
             let patched = (request.patch)(&document(served, old)?)?;
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
-            check_name(target, &wanted)?;
-            settle_metadata(target, &mut wanted)?;
+            settle_metadata(target, &mut wanted)
+                .and_then(|()| check_name(target, &wanted))
+                .map_err(|error| error.warned(&warnings))?;
             warnings.extend(meta::dedup_owner_references(
                 metadata_mut(&mut wanted),
                 Admission::After,
@@ -341,7 +343,8 @@ impl Registry {
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
         let old = stored_value(served, stored)?;
-        check_version(step, &wanted, stored)?;
+        let warned = |error: ApiError| error.warned(warnings);
+        check_version(step, &wanted, stored).map_err(warned)?;
         let mut new = wanted;
         let live = served_value(served, stored)?;
         step.record_manager(Some(&live), &mut new, managers);
@@ -356,7 +359,8 @@ impl Registry {
         let metadata = metadata_mut(&mut new);
         meta::keep_system_fields(metadata, &old["metadata"]);
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
-        step.invalid(&new, &update_errors(served, &context, &new, &old))?;
+        step.invalid(&new, &update_errors(served, &context, &new, &old))
+            .map_err(warned)?;
         let mut warnings = warnings.to_vec();
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);

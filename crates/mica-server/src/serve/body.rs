@@ -85,13 +85,13 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
     let stated = codec::interpret(json).map_err(|error| error.to_string())?;
     let (group, version) = split_version(&stated.api_version)
         .ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
-    if stated.kind.is_empty() {
-        return Err(format!(
-            "Object 'Kind' is missing in '{}'",
-            String::from_utf8_lossy(json)
-        ));
-    }
-    check_kind(group, version, &stated.kind, wanted)?;
+    // A patch may take the kind away: it is known.
+    let kind = if stated.kind.is_empty() {
+        wanted.kind
+    } else {
+        &stated.kind
+    };
+    check_kind(group, version, kind, wanted)?;
     let Decoded { value, strict } = codec::decode(wanted.ty, json).map_err(|error| error.to_string())?;
     let warnings = if validation == FieldValidation::Ignore {
         Vec::new()

@@ -265,6 +265,7 @@ pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
+    warn(&mut response, error.warnings());
     response
 }
 

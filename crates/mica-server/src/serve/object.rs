@@ -44,13 +44,15 @@ pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiEr
 
 pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let (request, media, warnings) = write_request(call, grant, WriteUse::Create)?;
-    let written = call.server.registry.create(grant, request).await?;
+    let written = call.server.registry.create(grant, request).await;
+    let written = written.map_err(|error| error.warned(&warnings))?;
     written_response(&grant.target.served, media, written, warnings)
 }
 
 pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let (request, media, warnings) = write_request(call, grant, WriteUse::Update)?;
-    let written = call.server.registry.update(grant, request).await?;
+    let written = call.server.registry.update(grant, request).await;
+    let written = written.map_err(|error| error.warned(&warnings))?;
     written_response(&grant.target.served, media, written, warnings)
 }
 
@@ -151,7 +153,8 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
         options,
         manager,
     };
-    let written = call.server.registry.apply(grant, request).await?;
+    let written = call.server.registry.apply(grant, request).await;
+    let written = written.map_err(|error| error.warned(&warnings))?;
     written_response(served, media, written, warnings)
 }
 

@@ -66,6 +66,32 @@ async fn only_administrators_are_let_in() {
 }
 
 #[tokio::test]
+async fn whoever_asks_is_told_who_they_are() {
+    let world = World::start().await;
+    let root = world.root().await;
+    let review = json!({"metadata": {}});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let user = root.post(path, &review).await.expect(201)["status"]["userInfo"].clone();
+    assert_eq!(user["username"], "admin");
+    assert_eq!(user["groups"], json!(["system:masters", "system:authenticated"]));
+    let credential = text(&user, "/extra/authentication.kubernetes.io~1credential-id/0");
+    assert!(
+        credential.starts_with("X509SHA256=") && credential.len() == 75,
+        "{credential}"
+    );
+    let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let answer = root
+        .post(rules, &json!({"spec": {"namespace": "default"}}))
+        .await
+        .expect(201);
+    assert_eq!((&answer["metadata"], &answer["spec"]), (&json!({}), &json!({})));
+    assert_eq!(
+        root.post(rules, &json!({"spec": {}})).await.message(),
+        "no namespace on request"
+    );
+}
+
+#[tokio::test]
 async fn a_certificate_of_another_authority_is_nobodys() {
     let world = World::start().await;
     let other = World::start().await;

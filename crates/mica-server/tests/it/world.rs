@@ -201,6 +201,12 @@ impl Answer {
             .map_or("", |value| value.to_str().expect("headers are ASCII"))
     }
 
+    /// Every value of a header.
+    pub fn headers(&self, name: &str) -> Vec<&str> {
+        let values = self.headers.get_all(name).iter();
+        values.map(|value| value.to_str().expect("headers are ASCII")).collect()
+    }
+
     pub fn code(&self) -> u16 {
         self.status.as_u16()
     }

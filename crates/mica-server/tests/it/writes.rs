@@ -97,6 +97,39 @@ async fn a_dry_run_answers_as_if_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_refused_write_is_warned_of_what_else_is_wrong() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(MAPS, &map("a")).await.expect(201);
+    let owner = json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"});
+    let body = json!({
+        "metadata": {"name": "a", "ownerReferences": [owner, owner]}, "data": {"no key": ""}, "typo": 1,
+    });
+    let unknown = "299 - \"unknown field \\\"typo\\\"\"";
+    for (answer, first) in [
+        (api.post(MAPS, &body).await, unknown),
+        (api.put(&format!("{MAPS}/a"), &body).await, unknown),
+        (api.patch(&format!("{MAPS}/a"), &body).await, unknown),
+    ] {
+        let warnings = answer.headers("warning");
+        assert_eq!(
+            (answer.code(), warnings[0], warnings.len()),
+            (422, first, 2),
+            "{warnings:?}"
+        );
+        assert!(warnings[1].contains("duplicate UID(s) observed: u"), "{warnings:?}");
+    }
+    let elsewhere = json!({"metadata": {"name": "b", "namespace": "other"}, "typo": 1});
+    let answer = api.patch(&format!("{MAPS}/a"), &elsewhere).await;
+    assert_eq!(answer.headers("warning"), [unknown]);
+    assert!(
+        answer.message().contains("the namespace of the provided object"),
+        "{}",
+        answer.message()
+    );
+}
+
+#[tokio::test]
 async fn put_creates_leases_and_not_configmaps() {
     let world = World::start().await;
     let api = world.plane("p").await;
