@@ -30,6 +30,9 @@ pub struct Read {
 /// How many bytes of an unrecognized body an error shows.
 const SHOWN: usize = 30;
 
+/// Kinds that are of every version.
+const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
 /// Decodes a body of the wanted kind. A body without kind or apiVersion is taken to be of it.
 pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, ApiError> {
     let unrecognized = |what: &dyn std::fmt::Display| {
@@ -127,8 +130,7 @@ pub fn read_options(format: Format, body: &[u8]) -> Result<Value, ApiError> {
 
 /// Why a body is none of DeleteOptions.
 fn check_options_kind(stated: &codec::Interpreted, json: &[u8]) -> Result<(), String> {
-    /// Kinds that are of every version.
-    const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+    const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
     let (group, version) = match stated.api_version.as_str() {
         "" | "/" => ("meta.k8s.io", "v1"),
         text => split_version(text).ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?,
@@ -139,11 +141,7 @@ fn check_options_kind(stated: &codec::Interpreted, json: &[u8]) -> Result<(), St
         kind if UNVERSIONED.contains(&kind) => Err(format!(
             "converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion"
         )),
-        kind => Err(format!(
-            "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
-            mica_machinery::field::quote(kind),
-            mica_machinery::field::quote(&join_version(group, version)),
-        )),
+        kind => Err(unregistered(group, version, kind, SCHEME)),
     }
 }
 
@@ -197,25 +195,37 @@ fn check_kind(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Res
     if (group, version, kind) == (wanted.group, wanted.version, wanted.kind) {
         return Ok(());
     }
-    match facts().kind(group, version, kind) {
-        Some(found) => {
-            let internal = wanted
-                .group
-                .split('.')
-                .next()
-                .filter(|group| !group.is_empty())
-                .unwrap_or("core");
-            Err(format!(
-                "converting ({}) to ({internal}.{}): unknown conversion",
-                facts().ty(found).go,
-                wanted.kind
-            ))
-        }
-        None => Err(format!(
-            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            mica_machinery::field::quote(kind),
-            mica_machinery::field::quote(&join_version(group, version)),
+    // Upstream keeps kinds in several schemes; two of them know nothing of the others' kinds.
+    let (scheme, alone) = match wanted.group {
+        "apiextensions.k8s.io" => ("k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55", true),
+        "apiregistration.k8s.io" => ("k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28", true),
+        _ => ("pkg/api/legacyscheme/scheme.go:30", false),
+    };
+    let known = !alone || group == wanted.group || UNVERSIONED.contains(&kind);
+    match facts().kind(group, version, kind).filter(|_| known) {
+        Some(found) => Err(format!(
+            "converting ({}) to ({}.{}): unknown conversion",
+            facts().ty(found).go,
+            internal_group(wanted.group),
+            wanted.kind
         )),
+        None => Err(unregistered(group, version, kind, scheme)),
+    }
+}
+
+fn unregistered(group: &str, version: &str, kind: &str, scheme: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"{scheme}\"",
+        mica_machinery::field::quote(kind),
+        mica_machinery::field::quote(&join_version(group, version)),
+    )
+}
+
+/// The package that upstream keeps a group's internal types in. Both groups of events share one.
+pub fn internal_group(group: &str) -> &str {
+    match group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        first => first,
     }
 }
 

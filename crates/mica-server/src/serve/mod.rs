@@ -249,7 +249,13 @@ impl Server {
 /// An error as a response. What happened inside is logged here, once.
 pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
     if let Some(cause) = error.cause() {
-        tracing::warn!(code = error.code().as_u16(), message = error.message(), cause = %Chain(cause), "request failed");
+        let (code, answer, cause) = (error.code().as_u16(), error.message(), Chain(cause));
+        // What clients get wrong is theirs to know: they must not be able to fill our log.
+        if error.code().is_server_error() {
+            tracing::warn!(code, answer, %cause, "request failed");
+        } else {
+            tracing::debug!(code, answer, %cause, "request refused");
+        }
     }
     if let Some(text) = error.plain() {
         let mut response = respond(error.code(), "text/plain; charset=utf-8", Body::full(text));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use mica_machinery::field::{Error, Path};
 
+use super::body::internal_group;
 use super::{Call, object, stream};
 use crate::authz::{self, Target};
 use crate::encode::{Include, Media};
@@ -140,13 +141,7 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), route, encodings(served))?;
     let target = output.conversion.map(|conversion| conversion.target);
-    let internal = served
-        .resource
-        .group
-        .split('.')
-        .next()
-        .filter(|group| !group.is_empty())
-        .unwrap_or("core");
+    let internal = internal_group(served.resource.group);
     let mismatch = match (route, target) {
         (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{internal}.{})",

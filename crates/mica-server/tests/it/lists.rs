@@ -281,6 +281,67 @@ async fn a_name_selected_by_field_obeys_versions_and_shows_the_base_layer_beneat
 }
 
 #[tokio::test]
+async fn options_are_checked_in_upstreams_order_and_words() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    for (query, code, part) in [
+        ("limit=", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
+        ("timeoutSeconds=", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
+        ("limit=99999999999999999999", 400, "value out of range"),
+        (
+            "continue=x",
+            400,
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0",
+        ),
+        ("continue=ab*d", 400, "illegal base64 data at input byte 2"),
+        (
+            "resourceVersionMatch=x&fieldSelector=a",
+            400,
+            "invalid selector: 'a'; can't understand 'a'",
+        ),
+        (
+            "sendInitialEvents=true&labelSelector=%3D",
+            400,
+            "found '=', expected: !, identifier, or 'end of string'",
+        ),
+        ("sendInitialEvents=true", 422, "sendInitialEvents is forbidden for list"),
+        (
+            "resourceVersionMatch=Exact",
+            422,
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        ("resourceVersion=x", 400, "invalid resource version: "),
+    ] {
+        let answer = api.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!(answer.code(), code, "{query}: {}", answer.json());
+        assert!(answer.message().contains(part), "{query}: {}", answer.message());
+    }
+    // A watch of one object by its old path, told to be of another.
+    let path = "/api/v1/watch/namespaces/default/configmaps/a?fieldSelector=metadata.name%3Db";
+    let message = "fieldSelector metadata.name doesn't match requested name";
+    assert_eq!(api.get(path).await.message(), message);
+}
+
+#[tokio::test]
+async fn whatever_there_is_comes_whole() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    for name in ["a", "b", "c"] {
+        api.post(MAPS, &map(name)).await.expect(201);
+    }
+    let whole = api.get(&format!("{MAPS}?limit=1&resourceVersion=0")).await.expect(200);
+    assert_eq!(names(&whole).len(), 4);
+    let page = api.get(&format!("{MAPS}?limit=1")).await.expect(200);
+    assert_eq!(names(&page).len(), 1);
+    let token = text(&page, "/metadata/continue");
+    let next = api
+        .get(&format!("{MAPS}?limit=1&resourceVersion=0&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&next).len(), 1);
+}
+
+#[tokio::test]
 async fn an_empty_list_has_an_empty_array() {
     let world = World::start().await;
     let api = world.plane("p").await;

@@ -134,6 +134,67 @@ async fn bodies_and_answers_are_json_yaml_or_protobuf() {
 }
 
 #[tokio::test]
+async fn a_body_of_another_kind_is_refused_in_upstreams_words() {
+    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    for (path, api_version, kind, part) in [
+        (
+            MAPS,
+            "v1",
+            "Secret",
+            "Secret in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            MAPS,
+            "v2",
+            "Secret",
+            "no kind \"Secret\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        ),
+        (MAPS, "a/b/c", "ConfigMap", "unexpected GroupVersion string: a/b/c"),
+        (
+            MAPS,
+            "x/",
+            "ConfigMap",
+            "ConfigMap in version \"\" cannot be handled as a ConfigMap: Object 'apiVersion' is missing in '{",
+        ),
+        (
+            MAPS,
+            "/",
+            "Foo",
+            "Foo in version \"v1\" cannot be handled as a ConfigMap: no kind \"Foo\" is registered for version \"v1\"",
+        ),
+        (
+            EVENTS,
+            "v1",
+            "ConfigMap",
+            "converting (v1.ConfigMap) to (core.Event): unknown conversion",
+        ),
+        (
+            DEFINITIONS,
+            "v1",
+            "ConfigMap",
+            "no kind \"ConfigMap\" is registered for version \"v1\" in scheme \"k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55\"",
+        ),
+    ] {
+        let body = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+        let answer = api.post(path, &body).await;
+        assert!(
+            answer.code() == 400 && answer.message().contains(part),
+            "{}",
+            answer.json()
+        );
+    }
+    let known = json!({"apiVersion": "/", "metadata": {"name": "a"}});
+    api.post(MAPS, &known).await.expect(201);
+    for patch in [json!({"kind": null}), json!({"kind": ""})] {
+        let patched = api.patch(&format!("{MAPS}/a"), &patch).await.expect(200);
+        assert_eq!(text(&patched, "/kind"), "ConfigMap");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_sent_is_406_and_what_cannot_be_read_is_415() {
     let world = World::start().await;
     let api = world.plane("p").await;
