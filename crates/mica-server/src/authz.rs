@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mica_api::GroupResource;
 
 use crate::authn::is_public;
+use crate::custom::Definition;
 use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::request::{Query, ResourcePath, Verb};
@@ -62,6 +63,8 @@ pub struct Target {
     pub name: Option<String>,
     /// Empty for the object itself.
     pub subresource: String,
+    /// What defines the resource, if it is a custom one.
+    pub definition: Option<Definition>,
 }
 
 impl Target {

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use mica_api::GroupResource;
-use mica_machinery::{codec, object};
+use mica_machinery::object;
 use mica_store::{Record, Revision};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -73,7 +73,7 @@ impl BaseLayer {
             }
             served.strategy().default(&mut value);
             let mut json = Vec::new();
-            codec::encode(served.ty, &value, &mut json);
+            served.encode(&value, &mut json);
             let value = stored::pack(&json, UID, served.normaliser);
             let place = |text: &str| {
                 memchr::memmem::find(&value, text.as_bytes()).expect("the template holds what was just put in")

@@ -1,13 +1,16 @@
-//! Discovery documents: what a plane serves, in the old form and the aggregated one. Made once for each scheme.
+//! Discovery documents: what a plane serves, in the old form and the aggregated one. Made once for each set of resources.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::scheme::{Scheme, Served, join_version};
+use mica_machinery::kind::custom::compare_versions;
+
+use crate::scheme::{Served, join_version};
 
 /// Where groups stand in discovery: upstream's APIService group priorities, highest first.
 const GROUP_PRIORITIES: &[(&str, u32)] = &[
@@ -38,7 +41,10 @@ const GROUP_PRIORITIES: &[(&str, u32)] = &[
     ("mica.dev", 1_000),
 ];
 
-/// All documents of one scheme.
+/// Where upstream puts the groups of custom resources.
+const CUSTOM_PRIORITY: u32 = 1_000;
+
+/// All documents of one set of resources.
 #[derive(Debug)]
 pub struct Documents {
     /// `/api`
@@ -74,10 +80,13 @@ impl Aggregated {
 }
 
 impl Documents {
-    pub fn new(scheme: &Scheme) -> Self {
+    /// The documents of these resources.
+    pub fn new<'a>(resources: impl Iterator<Item = &'a Arc<Served>>) -> Self {
+        let resources: Vec<&Served> = resources.map(AsRef::as_ref).collect();
+        let resources = resources.as_slice();
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        for served in scheme.iter() {
-            let (name, version) = (served.resource.group, served.resource.version);
+        for served in resources {
+            let (name, version) = (served.group(), served.version());
             match groups.iter_mut().find(|(group, _)| *group == name) {
                 Some((_, versions)) if versions.contains(&version) => {}
                 Some((_, versions)) => versions.push(version),
@@ -88,7 +97,7 @@ impl Documents {
             GROUP_PRIORITIES
                 .iter()
                 .find(|(group, _)| *group == name)
-                .map_or(0, |(_, priority)| *priority)
+                .map_or(CUSTOM_PRIORITY, |(_, priority)| *priority)
         };
         groups.sort_by(|(a, _), (b, _)| priority(b).cmp(&priority(a)).then(a.cmp(b)));
         for (_, versions) in &mut groups {
@@ -115,13 +124,13 @@ impl Documents {
             .map(|(name, version)| {
                 (
                     (name.to_owned(), version.to_owned()),
-                    version_document(scheme, name, version),
+                    version_document(resources, name, version),
                 )
             })
             .collect();
-        let legacy_items = vec![aggregated_group(scheme, "", &["v1"])];
+        let legacy_items = vec![aggregated_group(resources, "", &["v1"])];
         let group_items = named
-            .map(|(name, versions)| aggregated_group(scheme, name, versions))
+            .map(|(name, versions)| aggregated_group(resources, name, versions))
             .collect();
         Self {
             legacy: json!({"kind": "APIVersions", "versions": ["v1"],
@@ -146,22 +155,6 @@ impl Documents {
     }
 }
 
-/// GA before beta before alpha, then the higher number: upstream's order of versions.
-fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
-    fn rank(version: &str) -> (u8, u32, u32) {
-        let digits = |text: &str| text.parse::<u32>().unwrap_or(0);
-        let body = version.strip_prefix('v').unwrap_or(version);
-        if let Some((major, minor)) = body.split_once("beta") {
-            (1, digits(major), digits(minor))
-        } else if let Some((major, minor)) = body.split_once("alpha") {
-            (0, digits(major), digits(minor))
-        } else {
-            (2, digits(body), 0)
-        }
-    }
-    rank(a).cmp(&rank(b))
-}
-
 fn group_document(name: &str, versions: &[&str]) -> Value {
     let entries: Vec<Value> = versions
         .iter()
@@ -170,12 +163,12 @@ fn group_document(name: &str, versions: &[&str]) -> Value {
     json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "preferredVersion": entries[0], "versions": entries})
 }
 
-fn version_document(scheme: &Scheme, group: &str, version: &str) -> Value {
+fn version_document(all: &[&Served], group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for served in in_version(scheme, group, version) {
+    for served in in_version(all, group, version) {
         resources.push(resource_entry(served));
-        for subresource in served.resource.subresources {
-            let mut entry = json!({"name": format!("{}/{}", served.resource.plural, subresource.name), "singularName": "",
+        for subresource in served.subresources() {
+            let mut entry = json!({"name": format!("{}/{}", served.plural(), subresource.name), "singularName": "",
                 "namespaced": served.namespaced(), "kind": served.kind(), "verbs": subresource.verbs});
             if let Some((group, version, kind)) = subresource.kind {
                 entry["group"] = group.into();
@@ -194,46 +187,50 @@ fn version_document(scheme: &Scheme, group: &str, version: &str) -> Value {
 }
 
 fn resource_entry(served: &Served) -> Value {
-    let resource = served.resource;
-    let mut entry = json!({"name": resource.plural, "singularName": resource.singular,
-        "namespaced": served.namespaced(), "kind": resource.kind, "verbs": resource.verbs});
-    if !resource.short_names.is_empty() {
-        entry["shortNames"] = resource.short_names.into();
-    }
-    if !resource.categories.is_empty() {
-        entry["categories"] = resource.categories.into();
-    }
-    if resource.verbs.contains(&"list") {
+    let mut entry = json!({"name": served.plural(), "singularName": served.singular(),
+        "namespaced": served.namespaced(), "kind": served.kind(), "verbs": served.verbs()});
+    name_lists(served, &mut entry);
+    if served.verbs().contains(&"list") {
         entry["storageVersionHash"] = storage_version_hash(served).into();
     }
     entry
 }
 
+fn name_lists(served: &Served, entry: &mut Value) {
+    for (field, names) in [
+        ("shortNames", served.short_names()),
+        ("categories", served.categories()),
+    ] {
+        if !names.is_empty() {
+            entry[field] = names.into();
+        }
+    }
+}
+
 /// What clients compare to learn that objects are stored in another version.
 fn storage_version_hash(served: &Served) -> String {
-    let resource = served.resource;
-    let (group, version, kind) = match &resource.stored_as {
-        Some(stored) => (stored.group, stored.version, stored.kind),
-        None => (resource.group, resource.version, resource.kind),
+    let (group, version, kind) = match (served.face(), served.custom_kind()) {
+        (Some(stored), _) => (stored.group, stored.version, stored.kind),
+        (None, Some(custom)) => (served.group(), custom.storage_version.as_str(), served.kind()),
+        (None, None) => (served.group(), served.version(), served.kind()),
     };
     STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{kind}"))[..8])
 }
 
-fn in_version<'a>(scheme: &'a Scheme, group: &'a str, version: &'a str) -> Vec<&'a Served> {
-    let mut served: Vec<&Served> = scheme
+fn in_version<'a>(all: &[&'a Served], group: &str, version: &str) -> Vec<&'a Served> {
+    let of_version = all
         .iter()
-        .map(AsRef::as_ref)
-        .filter(|served| served.resource.group == group && served.resource.version == version)
-        .collect();
-    served.sort_by_key(|served| served.resource.plural);
+        .filter(|served| served.group() == group && served.version() == version);
+    let mut served: Vec<&Served> = of_version.copied().collect();
+    served.sort_by_key(|served| served.plural());
     served
 }
 
-fn aggregated_group(scheme: &Scheme, group: &str, versions: &[&str]) -> Value {
+fn aggregated_group(all: &[&Served], group: &str, versions: &[&str]) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let resources: Vec<Value> = in_version(scheme, group, version)
+            let resources: Vec<Value> = in_version(all, group, version)
                 .into_iter()
                 .map(aggregated_resource)
                 .collect();
@@ -249,20 +246,17 @@ fn aggregated_group(scheme: &Scheme, group: &str, versions: &[&str]) -> Value {
 }
 
 fn aggregated_resource(served: &Served) -> Value {
-    let resource = served.resource;
-    // Upstream leaves group and version empty where they are those of the list.
-    let own_kind = json!({"group": "", "version": "", "kind": resource.kind});
-    let mut entry = json!({"resource": resource.plural, "responseKind": own_kind,
+    // Upstream leaves group and version empty where they are those of the list, but for custom resources.
+    let own_kind = match served.custom_kind() {
+        Some(custom) => json!({"group": custom.group, "version": custom.version, "kind": custom.kind}),
+        None => json!({"group": "", "version": "", "kind": served.kind()}),
+    };
+    let mut entry = json!({"resource": served.plural(), "responseKind": own_kind,
         "scope": if served.namespaced() { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular, "verbs": resource.verbs});
-    if !resource.short_names.is_empty() {
-        entry["shortNames"] = resource.short_names.into();
-    }
-    if !resource.categories.is_empty() {
-        entry["categories"] = resource.categories.into();
-    }
-    let subresources: Vec<Value> = resource
-        .subresources
+        "singularResource": served.singular(), "verbs": served.verbs()});
+    name_lists(served, &mut entry);
+    let subresources: Vec<Value> = served
+        .subresources()
         .iter()
         .map(|subresource| {
             let kind = match subresource.kind {

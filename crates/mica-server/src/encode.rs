@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ApiError;
 use crate::negotiate::{Conversion, Format, MetaVersion, Output, Pretty, Target};
 use crate::registry::served_value;
-use crate::scheme::Served;
+use crate::scheme::{self, Served};
 use crate::stored::Stored;
 
 /// How much of each object a table carries.
@@ -93,7 +93,7 @@ impl<'a> Encoder<'a> {
     /// One object that was changed after it was read, as a whole answer.
     pub fn value(&self, value: Value) -> Result<Bytes, ApiError> {
         Ok(match self.media.form() {
-            Form::Whole => document(self.served.ty, &value, self.media.output)?,
+            Form::Whole => self.whole(&value)?,
             Form::Partial(version) => {
                 let value = partial(&value, version);
                 let ty = facts().well_known().partial_object_metadata;
@@ -122,7 +122,9 @@ impl<'a> Encoder<'a> {
 
     /// Upstream's default table of nothing has null for rows; those of its own printers are empty.
     fn nothing_is_null(&self) -> bool {
-        self.served.strategy().columns() == mica_machinery::kind::column::DEFAULT
+        self.served
+            .row()
+            .is_some_and(|row| row.strategy.columns() == mica_machinery::kind::column::DEFAULT)
     }
 
     fn columns(&self, columns: Columns) -> Value {
@@ -130,9 +132,8 @@ impl<'a> Encoder<'a> {
             Columns::Omitted => Value::Null,
             Columns::Defined => self
                 .served
-                .strategy()
                 .columns()
-                .iter()
+                .into_iter()
                 .map(|column| {
                     json!({"name": column.name, "type": column.r#type, "format": column.format,
                         "description": column.description, "priority": column.priority})
@@ -143,11 +144,11 @@ impl<'a> Encoder<'a> {
 
     /// An object's row of a table.
     fn row(&self, value: &Value) -> Value {
-        let stored_form = match &self.served.resource.stored_as {
+        let stored_form = match self.served.face() {
             Some(stored) => (stored.to_stored)(value.clone()),
             None => value.clone(),
         };
-        let cells = self.served.strategy().cells(&stored_form, self.now);
+        let cells = self.served.cells(&stored_form, self.now);
         let Form::Table(version) = self.media.form() else {
             return Value::Null;
         };
@@ -157,6 +158,23 @@ impl<'a> Encoder<'a> {
             Include::Object => value.clone(),
         };
         json!({"cells": cells, "object": object})
+    }
+
+    /// The whole object in the client's format.
+    fn whole(&self, value: &Value) -> Result<Bytes, ApiError> {
+        match self.served.form() {
+            scheme::Form::BuiltIn { ty, .. } => document(*ty, value, self.media.output),
+            scheme::Form::Custom(_) => Ok(untyped(value, self.media.output)),
+        }
+    }
+
+    /// Items of built-in lists do not repeat their kind; custom objects do.
+    fn trim_item(&self, value: &mut Value) {
+        if self.served.custom_kind().is_none() {
+            for field in ["kind", "apiVersion"] {
+                object::remove(value, &[field]);
+            }
+        }
     }
 
     /// Whether a list can be sent while it is read: in compact JSON, and in the order of keys.
@@ -169,6 +187,10 @@ impl<'a> Encoder<'a> {
     pub fn list_head(&self, meta: &ListMeta) -> Bytes {
         let metadata = meta.to_value();
         let head = match self.media.form() {
+            // Custom lists are printed in the order of names: metadata comes after the items.
+            Form::Whole if self.served.custom_kind().is_some() => {
+                format!(r#"{{"apiVersion":"{}","items":["#, self.served.api_version)
+            }
             Form::Whole => json_head(&self.served.list_kind(), &self.served.api_version, &metadata, "items"),
             Form::Partial(version) => json_head("PartialObjectMetadataList", version.api_version(), &metadata, "items"),
             Form::Table(version) => {
@@ -184,6 +206,26 @@ impl<'a> Encoder<'a> {
             }
         };
         head.into()
+    }
+
+    /// The end of a list: everything after its last item.
+    pub fn list_tail(&self, meta: &ListMeta) -> Bytes {
+        if self.served.custom_kind().is_none() || self.media.form() != Form::Whole {
+            return Bytes::from_static(b"]}\n");
+        }
+        let mut tail = format!(r#"],"kind":"{}","metadata":"#, self.served.list_kind()).into_bytes();
+        codec::encode_untyped(&self.list_metadata(meta), &mut tail);
+        tail.extend_from_slice(b"}\n");
+        tail.into()
+    }
+
+    /// What a list says about itself. A custom one says also that nothing follows.
+    fn list_metadata(&self, meta: &ListMeta) -> Value {
+        let mut metadata = meta.to_value();
+        if self.served.custom_kind().is_some() && self.media.form() == Form::Whole && meta.continue_token.is_empty() {
+            metadata["continue"] = "".into();
+        }
+        metadata
     }
 
     /// One item of a list, without the comma before it.
@@ -203,11 +245,8 @@ impl<'a> Encoder<'a> {
         let mut json = Vec::new();
         match self.media.form() {
             Form::Whole => {
-                // Items of built-in lists do not repeat their kind.
-                for field in ["kind", "apiVersion"] {
-                    object::remove(&mut value, &[field]);
-                }
-                codec::encode(self.served.ty, &value, &mut json);
+                self.trim_item(&mut value);
+                self.served.encode(&value, &mut json);
             }
             Form::Partial(version) => {
                 codec::encode(
@@ -231,18 +270,14 @@ impl<'a> Encoder<'a> {
     }
 
     pub fn list_values(&self, meta: &ListMeta, mut values: Vec<Value>) -> Result<Bytes, ApiError> {
-        let metadata = meta.to_value();
+        let metadata = self.list_metadata(meta);
         Ok(match self.media.form() {
             Form::Whole => {
-                for value in &mut values {
-                    for field in ["kind", "apiVersion"] {
-                        object::remove(value, &[field]);
-                    }
-                }
+                values.iter_mut().for_each(|value| self.trim_item(value));
                 let (kind, api_version) = (self.served.list_kind(), &self.served.api_version);
                 let list = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": values});
-                let resource = self.served.resource;
-                match facts().kind(resource.group, resource.version, &kind) {
+                let row = self.served.row();
+                match row.and_then(|row| facts().kind(row.group, row.version, &kind)) {
                     Some(ty) => document(ty, &list, self.media.output)?,
                     None => untyped(&list, self.media.output),
                 }
@@ -277,7 +312,10 @@ impl<'a> Encoder<'a> {
 
     pub fn watch_value(&self, event_type: &str, value: Value, first: FirstEvent) -> Result<Bytes, ApiError> {
         Ok(match self.media.form() {
-            Form::Whole => self.frame(event_type, self.served.ty, &value)?,
+            Form::Whole => match self.served.form() {
+                scheme::Form::BuiltIn { ty, .. } => self.frame(event_type, *ty, &value)?,
+                scheme::Form::Custom(_) => untyped_frame(event_type, &value),
+            },
             Form::Partial(version) => {
                 let ty = facts().well_known().partial_object_metadata;
                 self.frame(event_type, ty, &partial(&value, version))?
@@ -305,7 +343,7 @@ impl<'a> Encoder<'a> {
         let value = json!({"kind": self.served.kind(), "apiVersion": self.served.api_version, "metadata": metadata});
         match self.media.form() {
             Form::Table(version) => {
-                let cells = self.served.strategy().cells(&value, self.now);
+                let cells = self.served.cells(&value, self.now);
                 let object = match self.media.include {
                     Include::None => Value::Null,
                     Include::Metadata => partial(&value, version),

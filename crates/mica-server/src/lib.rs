@@ -6,6 +6,7 @@
 pub mod authn;
 pub mod authz;
 pub mod base;
+pub mod custom;
 pub mod discovery;
 pub mod encode;
 pub mod error;

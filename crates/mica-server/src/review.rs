@@ -2,7 +2,6 @@
 
 use http::{Response, StatusCode};
 use mica_machinery::kind::{User as KindUser, WriteContext};
-use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::{managed, meta, object};
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ use crate::serve::{Call, body, object as objects, resource, respond, warn};
 /// Whether objects of a resource are only ever created: then they are questions.
 pub fn is_review(grant: &Grant) -> bool {
     let target = &grant.target;
-    target.served.resource.verbs == ["create"] && target.subresource.is_empty()
+    target.served.verbs() == ["create"] && target.subresource.is_empty()
 }
 
 /// Answers a question.
@@ -42,8 +41,8 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let context = WriteContext {
         now: jiff::Timestamp::now(),
         subresource: "",
-        group: served.resource.group,
-        version: served.resource.version,
+        group: served.group(),
+        version: served.version(),
         user: KindUser {
             name: &grant.user.name,
             uid: &grant.user.uid,
@@ -55,7 +54,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let errors = served.strategy().validate(&context, &review);
     if !errors.is_empty() {
         // Upstream names no kind here.
-        return Err(ApiError::invalid(served.resource.group, "", "", &errors));
+        return Err(ApiError::invalid(served.group(), "", "", &errors));
     }
     if let Some(why) = mica_machinery::kind::review::refusal(served.kind(), &review) {
         return Err(ApiError::bad_request(why));
@@ -72,7 +71,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         api_version: &served.api_version,
         subresource: "",
         time: context.now,
-        schema: TypeRef::kind(served.ty),
+        schema: served.merge_type(),
         reset: &managed::Set::of_fields(served.strategy().reset_fields("")),
         versions: &managed::OneVersion,
     };

@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authn::Authenticator;
+use crate::custom::Definitions;
+use crate::custom::work::Worker;
 use crate::discovery::Documents;
 use crate::error::ApiError;
 use crate::health::{Asks, Health};
@@ -19,7 +21,7 @@ use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
 pub use crate::registry::BOOKMARK_INTERVAL;
-use crate::registry::Registry;
+use crate::registry::{NoWebhooks, Registry};
 use crate::scheme::Scheme;
 use crate::serve::Server;
 
@@ -52,7 +54,9 @@ impl Server {
         if moved.objects > 0 {
             tracing::info!(objects = moved.objects, "root has moved to a newer base layer");
         }
-        let registry = Registry::new(store.clone(), directory.clone()).with_bookmarks_every(options.bookmark_interval);
+        let definitions = Arc::new(Definitions::new(store.clone()));
+        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(NoWebhooks))
+            .with_bookmarks_every(options.bookmark_interval);
         let health = Health::default();
         let probed = store.clone();
         health.add("etcd", Asks::Always, move || {
@@ -71,13 +75,13 @@ impl Server {
             authenticator: Authenticator::default(),
             health,
             metrics: options.metrics,
-            root_documents: Documents::new(&root_scheme),
-            plane_documents: Documents::new(&plane_scheme),
+            definitions,
+            plane_documents: Documents::new(plane_scheme.iter()),
             openapi: OpenApi::new(&described.0, &described.1),
         }))
     }
 
-    /// Starts the loops that run beside requests: following planes and draining those that are deleted.
+    /// Starts the loops that run beside requests: following planes and definitions, settling those and draining planes.
     pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let (directory, following) = (self.directory.clone(), stop.clone());
         tasks.spawn(async move {
@@ -90,9 +94,25 @@ impl Server {
             self.store.clone(),
             self.registry.clone(),
             self.directory.clone(),
+            self.definitions.clone(),
             stop.clone(),
         );
         tasks.spawn(drainer.run());
+        let (definitions, following) = (self.definitions.clone(), stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = following.cancelled() => {}
+                () = definitions.follow() => {}
+            }
+        });
+        let worker = Worker::new(
+            self.store.clone(),
+            self.registry.clone(),
+            self.directory.clone(),
+            self.definitions.clone(),
+            stop.clone(),
+        );
+        tasks.spawn(worker.run());
     }
 }
 

@@ -1,14 +1,15 @@
 //! The bytes of a stored object.
 //!
 //! A value is a 16-byte header and the object's JSON as clients get it, without kind, apiVersion and resourceVersion. The
-//! first two are the same for all objects of a resource and the last is the store's revision, known only once the write is
-//! done: reads put them in. No read of a current object parses it.
+//! first two are the same for all objects of a resource (custom objects keep them: they may be of an older version) and the
+//! last is the store's revision, known only once the write is done: reads put them in. No read of a current object parses it.
 //!
 //! ```text
 //! byte 0      format, 1
 //! byte 1      flags: 1 = a mark that hides an object of the base layer; no JSON follows
 //!             2 = the object is as another base layer than the plane's has it; that layer's id follows
-//! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`, right after metadata's uid
+//! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`: right after metadata's uid, or right before it in
+//!             custom objects, whose fields are in the order of their names
 //! bytes 8-15  hash of the normaliser (schema and defaults) that the JSON went through; another hash takes the parse path
 //! ```
 
@@ -95,7 +96,11 @@ pub fn based(layer: &str) -> Bytes {
 
 /// The stored form of JSON that has no kind, apiVersion and resourceVersion and whose metadata has this uid.
 pub fn pack(json: &[u8], uid: &str, normaliser: u64) -> Bytes {
-    let hole = find_hole(json, uid);
+    pack_at(json, find_hole(json, uid), normaliser)
+}
+
+/// The stored form of JSON whose resourceVersion goes where `hole` says.
+pub fn pack_at(json: &[u8], hole: usize, normaliser: u64) -> Bytes {
     let mut value = BytesMut::with_capacity(HEADER + json.len());
     value.put_slice(&[FORMAT, 0, 0, 0]);
     value.put_u32_le(u32::try_from(hole).expect("a body is at most 3 MiB"));

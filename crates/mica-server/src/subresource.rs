@@ -27,8 +27,8 @@ pub enum Special {
 
 /// What answers a subresource that is no part of its object.
 pub fn find(target: &Target) -> Option<Special> {
-    let resource = target.served.resource;
-    Some(match (resource.group, resource.plural, target.subresource.as_str()) {
+    let served = &target.served;
+    Some(match (served.group(), served.plural(), target.subresource.as_str()) {
         (GROUP, PLURAL, "snapshot") => Special::PlaneSnapshot,
         (GROUP, PLURAL, "restore") => Special::PlaneRestore,
         (GROUP, PLURAL, "fork") => Special::PlaneFork,
@@ -62,7 +62,7 @@ async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
         group,
         version,
         kind,
-        ty,
+        rules: body::Rules::Known(ty),
     };
     let mut request = body::read(format, &call.body, wanted, options.field_validation)?.object;
     serviceaccount::default_token_request(&mut request);

@@ -11,6 +11,7 @@ pub mod column;
 mod condition;
 pub mod coordination;
 pub mod core;
+pub mod custom;
 pub mod extension;
 pub mod flowcontrol;
 mod internal;
@@ -139,6 +140,11 @@ pub trait Strategy: std::fmt::Debug + Sync {
         ErrorList::new()
     }
 
+    /// The same, with texts for `Warning` headers about what is wrong but was so before.
+    fn check_update(&self, ctx: &WriteContext<'_>, new: &Value, old: &Value, _warnings: &mut Vec<String>) -> ErrorList {
+        self.validate_update(ctx, new, old)
+    }
+
     /// How the kind's own validation of a change looks at metadata, beyond what every change is checked for.
     fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
         MetadataCheck::Change
@@ -242,6 +248,12 @@ pub trait Strategy: std::fmt::Debug + Sync {
     /// Top-level fields whose change counts a new generation; empty if the kind has no generation.
     fn generation_fields(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The generation of a new object, or of one that replaces `old`; `None` if the kind has none.
+    fn generation(&self, _ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Option<i64> {
+        let fields = self.generation_fields();
+        (!fields.is_empty()).then(|| crate::meta::next_generation(new, old, fields))
     }
 
     /// Paths that managed fields never record on this (sub)resource, as upstream's reset fields: `status` on the object.

@@ -109,16 +109,40 @@ impl Compiled {
     pub fn validate(&self, object: &Value, old: Option<&Value>, earlier: Earlier<'_>) -> Checked {
         let mut errors = self.schema_errors(object, old);
         errors.extend(earlier.scale.iter().cloned());
-        let root = Path::default();
-        embedded::check(&self.root, object, &root, &mut errors);
+        embedded::check(&self.root, object, &Path::default(), &mut errors);
+        self.check_lists(object, old, &mut errors);
+        self.run_rules(object, old, earlier, errors)
+    }
+
+    /// Checks a write to the `status` subresource: the schema of status alone, then what holds for the whole object.
+    pub fn validate_status(&self, object: &Value, old: &Value, earlier: Earlier<'_>) -> Checked {
+        let mut errors = match (self.root.properties.get("status"), object.get("status")) {
+            (Some(node), Some(status)) => {
+                validate::check(node, status, old.get("status")).into_errors(&Path::new("status"))
+            }
+            _ => ErrorList::new(),
+        };
+        errors.extend(earlier.scale.iter().cloned());
+        self.check_lists(object, Some(old), &mut errors);
+        self.run_rules(object, Some(old), earlier, errors)
+    }
+
+    /// Sets and maps among lists, unless the old object broke their rules already.
+    fn check_lists(&self, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         let lists = |object: &Value| {
             let mut errors = ErrorList::new();
-            listtype::check(&self.root, object, &root, &mut errors);
+            listtype::check(&self.root, object, &Path::default(), &mut errors);
             errors
         };
-        if old.is_none_or(|old| lists(old).is_empty()) {
-            errors.extend(lists(object));
+        let found = lists(object);
+        if !found.is_empty() && old.is_none_or(|old| lists(old).is_empty()) {
+            errors.extend(found);
         }
+    }
+
+    /// Rules run on objects that they would not stumble over.
+    fn run_rules(&self, object: &Value, old: Option<&Value>, earlier: Earlier<'_>, mut errors: ErrorList) -> Checked {
+        let root = Path::default();
         if self.rules.is_empty() {
             return Checked {
                 errors,
@@ -138,14 +162,6 @@ impl Compiled {
         Checked {
             errors,
             warnings: ran.warnings,
-        }
-    }
-
-    /// Checks the `status` of an object, for a write to that subresource alone.
-    pub fn validate_status(&self, status: &Value, old: Option<&Value>) -> ErrorList {
-        match self.root.properties.get("status") {
-            Some(node) => validate::check(node, status, old).into_errors(&Path::new("status")),
-            None => ErrorList::new(),
         }
     }
 

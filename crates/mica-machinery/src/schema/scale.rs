@@ -44,6 +44,13 @@ impl Scale {
     pub fn errors(&self, object: &Value) -> ErrorList {
         let mut errors = ErrorList::new();
         check_replicas(object, &self.spec_replicas, &mut errors);
+        errors.extend(self.status_errors(object));
+        errors
+    }
+
+    /// The same for what is status's.
+    pub fn status_errors(&self, object: &Value) -> ErrorList {
+        let mut errors = ErrorList::new();
         check_replicas(object, &self.status_replicas, &mut errors);
         if let Some(path) = &self.label_selector
             && let Err(error) = text_at(object, path)

@@ -5,8 +5,8 @@ use std::ops::Range;
 use mica_api::PlaneId;
 use serde_json::{Map, Value};
 
+use super::What;
 use crate::error::ApiError;
-use crate::scheme::Served;
 use crate::stored::Stored;
 use crate::wildcard::{PLANE_ANNOTATION, PLANE_ID_ANNOTATION};
 
@@ -46,7 +46,7 @@ pub struct Origin<'a> {
     /// Empty if it is not known any more.
     pub plane: &'a str,
     pub id: PlaneId,
-    pub kind: &'a Served,
+    pub kind: &'a What,
 }
 
 impl Origin<'_> {
@@ -54,9 +54,9 @@ impl Origin<'_> {
         [
             (PLANE_ANNOTATION, self.plane),
             (PLANE_ID_ANNOTATION, self.id.as_str()),
-            (API_VERSION_ANNOTATION, &self.kind.api_version),
+            (API_VERSION_ANNOTATION, self.kind.api_version()),
             (KIND_ANNOTATION, self.kind.kind()),
-            (RESOURCE_ANNOTATION, self.kind.resource.plural),
+            (RESOURCE_ANNOTATION, self.kind.plural()),
         ]
     }
 
@@ -79,29 +79,43 @@ pub fn partial(form: Form, stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u
         .ok_or_else(damaged)?;
     let inside = member(&json[metadata.clone()], "annotations");
     let annotations = inside.map(|at| at.start + metadata.start..at.end + metadata.start);
+    let marked = |at: &Range<usize>, out: &mut Vec<u8>| -> Result<(), ApiError> {
+        out.push(b'{');
+        origin.write(out);
+        let own = without_reserved(&json[at.clone()], origin)?;
+        if own.len() > 2 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&own[1..]);
+        Ok(())
+    };
+    let version = format!(",\"resourceVersion\":\"{}\"", stored.revision);
     out.extend_from_slice(form.head());
-    out.extend_from_slice(&json[metadata.start..hole]);
-    out.extend_from_slice(format!(",\"resourceVersion\":\"{}\"", stored.revision).as_bytes());
     match annotations {
         None => {
+            out.extend_from_slice(&json[metadata.start..hole]);
+            out.extend_from_slice(version.as_bytes());
             out.extend_from_slice(b",\"annotations\":{");
             origin.write(out);
             out.push(b'}');
             out.extend_from_slice(&json[hole..metadata.end]);
         }
-        // Metadata is written in one order, in which annotations follow the uid and so the hole.
+        // Built-in metadata is written in one order, in which annotations follow the uid and so the hole.
         Some(at) if at.start > hole => {
+            out.extend_from_slice(&json[metadata.start..hole]);
+            out.extend_from_slice(version.as_bytes());
             out.extend_from_slice(&json[hole..at.start]);
-            out.push(b'{');
-            origin.write(out);
-            let own = without_reserved(&json[at.clone()], origin)?;
-            if own.len() > 2 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&own[1..]);
+            marked(&at, out)?;
             out.extend_from_slice(&json[at.end..metadata.end]);
         }
-        Some(_) => return Err(damaged()),
+        // In custom objects they come first.
+        Some(at) => {
+            out.extend_from_slice(&json[metadata.start..at.start]);
+            marked(&at, out)?;
+            out.extend_from_slice(&json[at.end..hole]);
+            out.extend_from_slice(version.as_bytes());
+            out.extend_from_slice(&json[hole..metadata.end]);
+        }
     }
     out.push(b'}');
     Ok(())
@@ -181,7 +195,7 @@ mod tests {
 
     fn check(json: &str) -> String {
         let scheme = Scheme::new(Profile::Generic, &[]);
-        let kind = scheme.find("", "v1", "configmaps").unwrap();
+        let kind = &What::BuiltIn(scheme.find("", "v1", "configmaps").unwrap().clone());
         let record = Record {
             value: pack(json.as_bytes(), "u1", 1),
             revision: Revision(12),

@@ -3,9 +3,9 @@
 use mica_machinery::select::{FieldOperator, FieldSelector, FieldTerm, LabelSelector, RawMeta};
 use mica_store::Key;
 
+use super::What;
 use super::cut::{API_VERSION_ANNOTATION, KIND_ANNOTATION, RESOURCE_ANNOTATION};
 use crate::error::ApiError;
-use crate::scheme::Served;
 use crate::stored::Stored;
 use crate::wildcard::PLANE_ID_ANNOTATION;
 
@@ -65,14 +65,14 @@ impl Filter {
             .all(|term| agrees(term, id == term.value))
     }
 
-    pub fn matches(&self, key: &Key, kind: &Served, stored: &Stored) -> Result<bool, ApiError> {
+    pub fn matches(&self, key: &Key, kind: &What, stored: &Stored) -> Result<bool, ApiError> {
         let by_place = |term: &FieldTerm| {
             let value = match term.field.as_str() {
                 NAME => key.name(),
                 NAMESPACE => key.namespace().unwrap_or_default(),
-                API_VERSION_ANNOTATION => &kind.api_version,
+                API_VERSION_ANNOTATION => kind.api_version(),
                 KIND_ANNOTATION => kind.kind(),
-                RESOURCE_ANNOTATION => kind.resource.plural,
+                RESOURCE_ANNOTATION => kind.plural(),
                 PLANE_ID_ANNOTATION => return agrees(term, key.plane().as_str() == term.value),
                 _ => return true,
             };

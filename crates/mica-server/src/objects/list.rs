@@ -127,7 +127,7 @@ impl Listing {
     /// Appends the next object that matches, and says where it was.
     async fn next(&mut self) -> Result<Option<Key>, ApiError> {
         while let Some(Found { cursor, key, stored }) = self.walk.next().await? {
-            let Some(kind) = self.describer.kind(&key) else {
+            let Some(kind) = self.describer.kind(&key, &stored) else {
                 continue;
             };
             if !self.asked.filter.matches(&key, &kind, &stored)? {

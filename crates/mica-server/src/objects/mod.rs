@@ -68,7 +68,7 @@ impl Strategy for Objects {
 }
 
 pub(crate) fn is_objects(served: &Served) -> bool {
-    served.resource.group == GROUP && served.resource.plural == PLURAL
+    served.group() == GROUP && served.plural() == PLURAL
 }
 
 /// Answers a list or watch of one plane's objects, or of all planes'. Who may is decided before.
@@ -133,7 +133,52 @@ struct Describer {
     form: Form,
     directory: Arc<Directory>,
     /// What was found last: keys come in the order of their resources.
-    last: Option<Arc<Served>>,
+    last: Option<What>,
+}
+
+/// What an object is.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    BuiltIn(Arc<Served>),
+    /// Custom objects say it themselves: their definition need not be read.
+    Custom {
+        api_version: String,
+        kind: String,
+        plural: String,
+    },
+}
+
+impl What {
+    fn api_version(&self) -> &str {
+        match self {
+            Self::BuiltIn(served) => &served.api_version,
+            Self::Custom { api_version, .. } => api_version,
+        }
+    }
+
+    fn kind(&self) -> &str {
+        match self {
+            Self::BuiltIn(served) => served.kind(),
+            Self::Custom { kind, .. } => kind,
+        }
+    }
+
+    fn plural(&self) -> &str {
+        match self {
+            Self::BuiltIn(served) => served.plural(),
+            Self::Custom { plural, .. } => plural,
+        }
+    }
+
+    /// What a custom object says that it is.
+    fn custom(key: &Key, stored: &Stored) -> Option<Self> {
+        let text = |field| mica_machinery::select::text_at(stored.json(), &[field]).map(|text| text.to_string());
+        Some(Self::Custom {
+            api_version: text("apiVersion")?,
+            kind: text("kind")?,
+            plural: key.resource().split_once('/')?.1.to_owned(),
+        })
+    }
 }
 
 impl Describer {
@@ -146,14 +191,12 @@ impl Describer {
         }
     }
 
-    /// The kind of the object at a key; `None` if nobody serves it.
-    fn kind(&mut self, key: &Key) -> Option<Arc<Served>> {
-        if let Some(last) = self
-            .last
-            .as_ref()
-            .filter(|last| last.storage.as_key() == key.resource())
+    /// What the object at a key is; `None` if nobody can tell.
+    fn kind(&mut self, key: &Key, stored: &Stored) -> Option<What> {
+        if let Some(What::BuiltIn(last)) = &self.last
+            && last.storage.as_key() == key.resource()
         {
-            return Some(last.clone());
+            return self.last.clone();
         }
         let root = self.directory.root();
         let scheme = if key.plane() == PlaneId::ROOT {
@@ -161,12 +204,17 @@ impl Describer {
         } else {
             self.directory.plane_scheme()
         };
-        self.last = scheme.by_storage(key.resource()).cloned();
-        self.last.clone()
+        match scheme.by_storage(key.resource()) {
+            Some(served) => {
+                self.last = Some(What::BuiltIn(served.clone()));
+                self.last.clone()
+            }
+            None => What::custom(key, stored),
+        }
     }
 
     /// Appends the object's metadata. The plane's name is left out if the plane is gone.
-    async fn write(&self, key: &Key, kind: &Served, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    async fn write(&self, key: &Key, kind: &What, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let name = self.directory.name_of(key.plane()).await?;
         let origin = cut::Origin {
             plane: name.as_deref().unwrap_or_default(),

@@ -144,7 +144,7 @@ impl Watching {
         match &mut self.phase {
             Phase::Initial(walk, revision) => match walk.next().await? {
                 Some(Found { key, stored, .. }) => {
-                    if let Some(kind) = self.describer.kind(&key)
+                    if let Some(kind) = self.describer.kind(&key, &stored)
                         && self.asked.filter.matches(&key, &kind, &stored)?
                     {
                         let mut out = frame_head("ADDED");
@@ -220,9 +220,6 @@ impl Watching {
         if self.asked.scope == Scope::AllPlanes && event.key.plane() == PlaneId::ROOT {
             return self.root_event(event);
         }
-        let Some(kind) = self.describer.kind(&event.key) else {
-            return Ok(());
-        };
         let before = event
             .previous
             .as_ref()
@@ -236,6 +233,13 @@ impl Watching {
             })?
             .object(),
             Change::Delete => None,
+        };
+        let Some(kind) = after
+            .as_ref()
+            .or(before.as_ref())
+            .and_then(|stored| self.describer.kind(&event.key, stored))
+        else {
+            return Ok(());
         };
         let shown = |stored: Option<&Stored>| match stored {
             Some(stored) => self.asked.filter.matches(&event.key, &kind, stored),
@@ -272,7 +276,7 @@ impl Watching {
         };
         let Some(kind) = self
             .describer
-            .kind(&event.key)
+            .kind(&event.key, &stored)
             .filter(|_| self.asked.filter.shows_plane(id.as_str()))
         else {
             return Ok(());

@@ -34,7 +34,7 @@ pub struct OpenApi {
 
 impl OpenApi {
     pub fn new(root: &Scheme, plane: &Scheme) -> Self {
-        let described = |scheme: &Scheme| Described::new(scheme.iter().map(|served| served.resource).collect());
+        let described = |scheme: &Scheme| Described::new(scheme.iter().filter_map(|served| served.row()).collect());
         Self {
             root: described(root),
             plane: described(plane),

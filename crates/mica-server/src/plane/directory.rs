@@ -464,7 +464,7 @@ fn wanted_state(plane: &Value) -> State {
 }
 
 fn is_plane(served: &Served) -> bool {
-    served.resource.group == GROUP && served.resource.plural == PLURAL
+    served.group() == GROUP && served.plural() == PLURAL
 }
 
 impl SideWrites for Directory {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use mica_machinery::kind::extension::definition;
 use mica_machinery::meta::DeleteOptions;
-use mica_machinery::{managed, object};
+use mica_machinery::object;
 use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Revision, Signal, Store, Watch};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -23,10 +24,10 @@ use super::Plane;
 use super::directory::{Directory, plane_key};
 use super::kind::{FINALIZER, GROUP, PLURAL, RESTORING, VERSION, set_condition};
 use crate::authz::{self, Grant, Target};
+use crate::custom::Definitions;
 use crate::error::ApiError;
-use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::is_internal;
-use crate::registry::{Deleted, Managers, PatchRequest, Patched, Registry, stored_value};
+use crate::registry::{Deleted, Registry, stored_value};
 use crate::request::Verb;
 use crate::scheme::Served;
 use crate::stored::Content;
@@ -47,6 +48,7 @@ pub struct Drainer {
     store: Arc<dyn Store>,
     registry: Registry,
     directory: Arc<Directory>,
+    definitions: Arc<Definitions>,
     /// Ids of the planes being drained now.
     active: Arc<Mutex<HashSet<String>>>,
     slots: Arc<Semaphore>,
@@ -78,11 +80,18 @@ impl Stage {
 }
 
 impl Drainer {
-    pub fn new(store: Arc<dyn Store>, registry: Registry, directory: Arc<Directory>, stop: CancellationToken) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        registry: Registry,
+        directory: Arc<Directory>,
+        definitions: Arc<Definitions>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             store,
             registry,
             directory,
+            definitions,
             active: Arc::default(),
             slots: Arc::new(Semaphore::new(CONCURRENT)),
             tasks: TaskTracker::new(),
@@ -279,11 +288,17 @@ impl Drainer {
     }
 
     async fn delete(&self, plane: &Arc<Plane>, key: &Key) -> Result<Option<String>, ApiError> {
-        // What no scheme serves any more has nobody who could hold it: the drop takes it.
-        let Some(served) = plane.scheme.by_storage(key.resource()) else {
-            return Ok(None);
+        let (served, definition) = match plane.scheme.by_storage(key.resource()) {
+            Some(served) => (served.clone(), None),
+            None => match self.definitions.of(plane).await?.by_storage(key.resource()) {
+                Some((served, definition)) => (served, Some(definition)),
+                // What nobody serves any more has nobody who could hold it: the drop takes it.
+                None => return Ok(None),
+            },
         };
-        let grant = self.grant(Verb::Delete, plane, served, key.namespace(), key.name(), "");
+        let served = &served;
+        let mut grant = self.grant(Verb::Delete, plane, served, key.namespace(), key.name(), "");
+        grant.target.definition = definition;
         let background = DeleteOptions {
             propagation_policy: Some("Background".to_owned()),
             ..DeleteOptions::default()
@@ -292,8 +307,24 @@ impl Drainer {
             Ok(Deleted::Gone(_)) => Ok(None),
             Ok(Deleted::Waiting(stored)) => {
                 let value = stored_value(served, &stored)?;
-                if served.resource.kind == "Namespace" {
+                if served.is_namespaces() {
                     return self.finalize_namespace(plane, served, key.name(), &value).await;
+                }
+                if served.is_definitions() {
+                    // Its instances went before it.
+                    let grant = self.grant(Verb::Patch, plane, served, None, key.name(), "status");
+                    let now = jiff::Timestamp::now();
+                    match self
+                        .change(&grant, &|definition| definition::removed(&definition, now))
+                        .await
+                    {
+                        Ok(()) => {}
+                        Err(error) if error.code() == http::StatusCode::NOT_FOUND => return Ok(None),
+                        Err(error) => return Err(error),
+                    }
+                    let finalizers = object::list(&value, &["metadata", "finalizers"]);
+                    let held = finalizers.iter().any(|one| one != definition::CLEANUP_FINALIZER);
+                    return Ok(held.then(|| describe(served, key, &value)));
                 }
                 Ok(Some(describe(served, key, &value)))
             }
@@ -358,26 +389,7 @@ impl Drainer {
     }
 
     async fn change(&self, grant: &Grant, change: &(dyn Fn(Value) -> Value + Send + Sync)) -> Result<(), ApiError> {
-        let patch = |document: &[u8]| -> Result<Patched, ApiError> {
-            let value = serde_json::from_slice(document)
-                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-            Ok(Patched {
-                object: change(value),
-                managers: Managers::Recorded(managed::Request::Usual),
-                warnings: Vec::new(),
-            })
-        };
-        let options = WriteOptions {
-            dry_run: DryRun::No,
-            field_manager: String::new(),
-            field_validation: FieldValidation::Ignore,
-        };
-        let request = PatchRequest {
-            patch: &patch,
-            options,
-            manager: "mica-drain".to_owned(),
-        };
-        self.registry.patch(grant, request).await.map(drop)
+        self.registry.change(grant, "mica-drain", change).await
     }
 
     fn plane_grant(&self, name: &str, subresource: &str) -> Result<Grant, ApiError> {
@@ -402,6 +414,7 @@ impl Drainer {
             namespace: namespace.map(ToOwned::to_owned),
             name: Some(name.to_owned()),
             subresource: subresource.to_owned(),
+            definition: None,
         };
         authz::system(verb, target)
     }

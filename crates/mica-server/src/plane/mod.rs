@@ -131,7 +131,7 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
 
 /// Kinds that may still be created while a plane drains: those that finalizers' controllers need to finish.
 fn welcome_while_draining(target: &Target) -> bool {
-    let (group, plural) = (target.served.resource.group, target.served.resource.plural);
+    let (group, plural) = (target.served.group(), target.served.plural());
     matches!(
         group,
         "authentication.k8s.io" | "authorization.k8s.io" | "events.k8s.io" | "coordination.k8s.io"

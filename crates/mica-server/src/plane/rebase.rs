@@ -156,8 +156,9 @@ mod tests {
             namespace: None,
             name: None,
             subresource: String::new(),
+            definition: None,
         };
-        let registry = Registry::new(store.clone(), directory.clone());
+        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(crate::registry::NoWebhooks));
         let options = ListOptions::read(&Query::parse(Some(query)), ListUse::List).unwrap();
         let mut listing = registry
             .list(&authz::system(Verb::List, target), &options)

@@ -24,6 +24,7 @@ use super::kind::RESTORING;
 use super::layer::{base_layers, layer_record};
 use super::{Plane, State};
 use crate::authz::Grant;
+use crate::custom;
 use crate::encode::{Encoder, Include, Media};
 use crate::error::ApiError;
 use crate::http::{Body, RequestBody};
@@ -409,8 +410,11 @@ impl Filling {
                 .by_storage(key.resource())
                 .and_then(|served| served.strategy().ttl());
             let index = index_writes(&key, None, stored.as_ref().map(|stored| &stored.json()[..]), ttl)?;
+            // A definition may have been copied before it was settled.
+            let unsettled = (key.group_resource() == custom::definitions()).then(|| custom::work::pending(&key));
             let mut writes = vec![Write::Put { key, value, ttl }];
             writes.extend(index);
+            writes.extend(unsettled);
             let txn = Txn {
                 compares: vec![self.plane.fence()],
                 writes,

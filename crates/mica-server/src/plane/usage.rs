@@ -15,8 +15,8 @@ use crate::stored::Stored;
 ///
 /// Counts what the plane holds itself, marks that hide objects of its base layer included, and not our records about it.
 pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> Result<Option<Value>, ApiError> {
-    let resource = target.served.resource;
-    if (resource.group, resource.plural) != (GROUP, PLURAL) {
+    let served = &target.served;
+    if (served.group(), served.plural()) != (GROUP, PLURAL) {
         return Ok(None);
     }
     let mut plane = served_value(&target.served, stored)?;

@@ -2,6 +2,7 @@
 
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
+use mica_machinery::schema::Malformed;
 use mica_machinery::{codec, object};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use super::{Registry, check_state, served_value};
 use crate::authz::Grant;
 use crate::error::ApiError;
 use crate::options::WriteOptions;
+use crate::scheme::{Form, Served};
 
 pub struct ApplyRequest {
     /// What the manager wants, as sent.
@@ -27,11 +29,10 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
-            let live = entry
-                .stored
-                .as_ref()
-                .map(|stored| served_value(served, stored))
-                .transpose()?;
+            let live = match &entry.stored {
+                Some(stored) => Some(served_value(served, &self.present(served, stored.clone()).await?)?),
+                None => None,
+            };
             if live.is_none() && !target.subresource.is_empty() {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
@@ -78,7 +79,10 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
     let applied = &request.applied;
     step.with_write(|write| {
         let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
-        let decoded = codec::decode_value(served.ty, &object);
+        let Form::BuiltIn { ty, .. } = served.form() else {
+            return prepared(served, object).map_err(ApplyError::BadRequest);
+        };
+        let decoded = codec::decode_value(*ty, &object);
         let decoded = decoded
             .map_err(|error| managed::undecodable(&object, &format!("error decoding from json: {error}"), write))?;
         let mut value = decoded.value;
@@ -88,6 +92,15 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
         Ok(value)
     })
     .map_err(refuse)
+}
+
+/// A custom object that applying gave, pruned.
+fn prepared(served: &Served, mut object: Value) -> Result<Value, String> {
+    if let Some(kind) = served.custom_kind() {
+        let prepared = kind.schema.prepare(&mut object, Malformed::Refuse);
+        prepared.map_err(|error| error.to_string())?;
+    }
+    Ok(object)
 }
 
 fn refuse(error: ApplyError) -> ApiError {

@@ -2,12 +2,13 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use mica_machinery::kind::core::namespace;
+use mica_machinery::kind::extension::definition;
 use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
 use mica_machinery::object;
 use mica_store::Revision;
 use serde_json::Value;
 
-use super::write::{pack, read_back};
+use super::form::read_back;
 use super::{Registry, check_state, stored_value};
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
@@ -67,10 +68,11 @@ impl Registry {
         let Some(stored) = entry.stored.clone() else {
             return Err(ApiError::not_found(&served.name, target.object()));
         };
-        let old = stored_value(served, &stored)?;
+        let shown = self.present(served, stored.clone()).await?;
+        let old = stored_value(served, &shown)?;
         if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
             return Err(ApiError::precondition_failed(
-                served.resource.group,
+                served.group(),
                 served.kind(),
                 target.object(),
                 &why,
@@ -81,11 +83,19 @@ impl Registry {
         if served.is_namespaces() {
             plan = namespace_plan(&old, plan, now);
         }
+        let begins = served.is_definitions() && object::get(&old, &["metadata", "deletionTimestamp"]).is_none();
+        if begins {
+            // A definition always waits for its instances first, and is marked in its own way below.
+            plan = Deletion::Mark {
+                metadata: old["metadata"].clone(),
+                next: Next::Keep,
+            };
+        }
         let (marked, next) = match plan {
-            Deletion::Pending => return Ok(Some(Deleted::Waiting(stored))),
+            Deletion::Pending => return Ok(Some(Deleted::Waiting(shown))),
             Deletion::Now => {
                 let gone = self.remove(target, &entry, &old, dry_run).await?;
-                return Ok(gone.map(|revision| Deleted::Gone(stored.at(revision))));
+                return Ok(gone.map(|revision| Deleted::Gone(shown.at(revision))));
             }
             Deletion::Mark { metadata, next } => (metadata, next),
         };
@@ -94,21 +104,23 @@ impl Registry {
         if served.is_namespaces() {
             namespace::terminate(&mut new, now);
         }
+        if begins {
+            definition::begin_delete(&mut new, now);
+        }
         served.strategy().marked_for_deletion(&mut new, now);
+        let packed = self.packed(served, target.definition.as_ref(), &new).await?;
         if next == Next::Remove {
             let gone = self.remove(target, &entry, &old, dry_run).await?;
-            return gone
-                .map(|revision| read_back(pack(served, &new), revision).map(Deleted::Gone))
-                .transpose();
+            return gone.map(|revision| packed.at(revision).map(Deleted::Gone)).transpose();
         }
-        let value = pack(served, &new);
-        if dry_run == DryRun::All || read_back(value.clone(), Revision(1))?.json() == stored.json() {
-            return Ok(Some(Deleted::Waiting(read_back(value, stored.revision)?)));
+        let unchanged = read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
+        if unchanged || dry_run == DryRun::All {
+            return packed.at(stored.revision).map(|stored| Some(Deleted::Waiting(stored)));
         }
         let side = self.side.on_update(served, &new, &old)?;
-        let revision = self.put(target, &entry, value.clone(), side).await?;
+        let revision = self.put(target, &entry, packed.value.clone(), side).await?;
         revision
-            .map(|revision| read_back(value, revision).map(Deleted::Waiting))
+            .map(|revision| packed.at(revision).map(Deleted::Waiting))
             .transpose()
     }
 

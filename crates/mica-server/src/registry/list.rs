@@ -108,7 +108,7 @@ impl Registry {
         let place = self.place(options, |rest| key_of(plane, served, rest)).await?;
         let extent = selection.extent(served, target.namespace.as_deref());
         let (at, after) = (place.at, place.after.clone());
-        let scan = Scan::of_plane(self.store.clone(), plane.clone(), served.clone(), &extent, at, after);
+        let scan = Scan::of_plane(self.clone(), plane.clone(), served.clone(), &extent, at, after);
         self.begin(scan, selection, place, options, Tokens::Rests).await
     }
 
@@ -122,7 +122,7 @@ impl Registry {
     ) -> Result<Listing, ApiError> {
         let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
         let place = self.place(options, Key::from_stored).await?;
-        let scan = Scan::of_all_planes(self.store.clone(), served.clone(), place.at, place.after.clone());
+        let scan = Scan::of_all_planes(self.clone(), served.clone(), place.at, place.after.clone());
         self.begin(scan, selection.over_all_planes(namespace), place, options, Tokens::Keys)
             .await
     }

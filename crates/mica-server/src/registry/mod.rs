@@ -4,7 +4,9 @@
 //! Every public function takes a [`Grant`]: nothing here asks who may.
 
 mod apply;
+mod change;
 mod delete;
+mod form;
 mod list;
 pub mod owner;
 mod read;
@@ -18,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
-use serde_json::Value;
 
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
@@ -29,6 +30,7 @@ use crate::stored::Stored;
 
 pub use apply::ApplyRequest;
 pub use delete::Deleted;
+pub use form::{Convert, NoWebhooks, converts_by_webhook, served_value, stored_value};
 pub use list::{ListPage, Listing};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
@@ -40,6 +42,7 @@ pub use write::{Managers, PatchRequest, Patched, WriteRequest, Written};
 pub struct Registry {
     store: Arc<dyn Store>,
     side: Arc<dyn SideWrites>,
+    convert: Arc<dyn Convert>,
     bookmark_interval: Duration,
 }
 
@@ -70,10 +73,11 @@ impl Entry {
 }
 
 impl Registry {
-    pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>) -> Self {
+    pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>, convert: Arc<dyn Convert>) -> Self {
         Self {
             store,
             side,
+            convert,
             bookmark_interval: watch::BOOKMARK_INTERVAL,
         }
     }
@@ -124,7 +128,7 @@ impl Registry {
         })
     }
 
-    /// The newest object, as stored.
+    /// The newest object, as clients see it.
     async fn current(&self, target: &Target) -> Result<Stored, ApiError> {
         let entry = self
             .entry(
@@ -134,55 +138,11 @@ impl Registry {
                 target.object(),
             )
             .await?;
-        entry
+        let stored = entry
             .stored
-            .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))
+            .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))?;
+        self.present(&target.served, stored).await
     }
-}
-
-/// A stored object as a tree, in the stored version, with kind, apiVersion and resourceVersion.
-///
-/// Objects that were normalised by an older table of facts are defaulted again.
-pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
-    let mut value: Value = serde_json::from_slice(stored.json())
-        .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-    let resource = served.resource;
-    let (group, version, kind) = match &resource.stored_as {
-        Some(stored) => (stored.group, stored.version, stored.kind),
-        None => (resource.group, resource.version, resource.kind),
-    };
-    let map = mica_machinery::object::object_mut(&mut value);
-    map.insert("kind".to_owned(), kind.into());
-    map.insert(
-        "apiVersion".to_owned(),
-        crate::scheme::join_version(group, version).into(),
-    );
-    if stored.revision != Revision(0) {
-        mica_machinery::object::set(
-            &mut value,
-            &["metadata", "resourceVersion"],
-            stored.revision.to_string(),
-        );
-    }
-    if stored.normaliser != served.normaliser && served.stores_as_served() {
-        served.strategy().default(&mut value);
-    }
-    Ok(value)
-}
-
-/// A stored object as a tree in the version that clients of this resource see.
-pub fn served_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
-    let value = stored_value(served, stored)?;
-    Ok(match &served.resource.stored_as {
-        Some(stored) => {
-            let mut value = (stored.from_stored)(value);
-            let map = mica_machinery::object::object_mut(&mut value);
-            map.insert("kind".to_owned(), served.kind().into());
-            map.insert("apiVersion".to_owned(), served.api_version.as_str().into());
-            value
-        }
-        None => value,
-    })
 }
 
 /// Refuses what the plane's state refuses.

@@ -64,14 +64,13 @@ pub(super) fn uid_conflict(target: &Target, resource: &mica_api::GroupResource, 
 }
 
 pub(super) fn precondition(target: &Target, what: &str, where_: &str, sent: &str, actual: &str) -> String {
-    let resource = target.served.resource;
     let place = match &target.namespace {
         Some(namespace) => format!("{namespace}/{}", target.object()),
         None => target.object().to_owned(),
     };
     format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {where_}: {actual}",
-        resource.plural
+        target.served.plural()
     )
 }
 
@@ -87,8 +86,8 @@ pub(super) fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Re
             let path = Path::new("metadata").child("resourceVersion");
             let error = field::Error::invalid(&path, 0, "must be specified for an update");
             // Upstream names the resource where it means the kind.
-            let (resource, name) = (served.resource, object::name(wanted));
-            Err(ApiError::invalid(resource.group, resource.plural, name, &[error]))
+            let name = object::name(wanted);
+            Err(ApiError::invalid(served.group(), served.plural(), name, &[error]))
         }
     }
 }
@@ -96,7 +95,7 @@ pub(super) fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Re
 /// Everything wrong with a new object, in upstream's order: the kind's own errors begin with metadata's under the kind's
 /// name rule; only an object without any is checked for names that no path could hold.
 pub(super) fn create_errors(served: &Served, context: &WriteContext<'_>, object: &Value) -> ErrorList {
-    let (strategy, scope, path) = (served.strategy(), served.resource.scope, Path::new("metadata"));
+    let (strategy, scope, path) = (served.strategy(), served.scope(), Path::new("metadata"));
     let metadata = &object["metadata"];
     let mut errors = meta::create_errors(
         metadata,
@@ -113,8 +112,14 @@ pub(super) fn create_errors(served: &Served, context: &WriteContext<'_>, object:
 }
 
 /// Everything wrong with a change. Upstream checks metadata more than once, and its causes show how often.
-pub(super) fn update_errors(served: &Served, context: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
-    let (strategy, scope, path) = (served.strategy(), served.resource.scope, Path::new("metadata"));
+pub(super) fn update_errors(
+    served: &Served,
+    context: &WriteContext<'_>,
+    new: &Value,
+    old: &Value,
+    warnings: &mut Vec<String>,
+) -> ErrorList {
+    let (strategy, scope, path) = (served.strategy(), served.scope(), Path::new("metadata"));
     let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
     let mut errors = meta::before_update_errors(new_meta, old_meta, scope, &path);
     let checks = strategy.metadata_check(context);
@@ -131,7 +136,7 @@ pub(super) fn update_errors(served: &Served, context: &WriteContext<'_>, new: &V
         errors.extend(meta::update_errors(new_meta, old_meta, &path));
         errors.extend(finalizer_errors(served, new_meta, &path));
     }
-    errors.extend(strategy.validate_update(context, new, old));
+    errors.extend(strategy.check_update(context, new, old, warnings));
     errors
 }
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision, Store};
+use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision};
 
+use super::Registry;
 use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::scheme::Served;
@@ -39,7 +40,7 @@ enum Under {
 
 /// An ordered walk. The first page pins the revision; later pages read the same one.
 pub struct Scan {
-    store: Arc<dyn Store>,
+    registry: Registry,
     /// The plane whose base layer is laid under; `None` for walks over all planes, which show own records only.
     plane: Option<Arc<Plane>>,
     served: Arc<Served>,
@@ -56,7 +57,7 @@ pub struct Scan {
 impl Scan {
     /// Walks one plane's collection, or the part of it that an extent names.
     pub fn of_plane(
-        store: Arc<dyn Store>,
+        registry: Registry,
         plane: Arc<Plane>,
         served: Arc<Served>,
         extent: &Extent,
@@ -73,17 +74,17 @@ impl Scan {
             } => Under::One(format!("{namespace}/{name}")),
             Extent::Object { namespace: None, name } => Under::One(name.clone()),
         };
-        Self::new(store, Some(plane), served, range, under, at, after)
+        Self::new(registry, Some(plane), served, range, under, at, after)
     }
 
     /// Walks a resource over all planes, root included: the caller leaves root out.
-    pub fn of_all_planes(store: Arc<dyn Store>, served: Arc<Served>, at: Option<Revision>, after: Option<Key>) -> Self {
+    pub fn of_all_planes(registry: Registry, served: Arc<Served>, at: Option<Revision>, after: Option<Key>) -> Self {
         let range = KeyRange::AllPlanes(served.storage.clone());
-        Self::new(store, None, served, range, Under::Prefix(String::new()), at, after)
+        Self::new(registry, None, served, range, Under::Prefix(String::new()), at, after)
     }
 
     fn new(
-        store: Arc<dyn Store>,
+        registry: Registry,
         plane: Option<Arc<Plane>>,
         served: Arc<Served>,
         range: KeyRange,
@@ -93,7 +94,7 @@ impl Scan {
     ) -> Self {
         let buffer = VecDeque::new();
         Self {
-            store,
+            registry,
             plane,
             served,
             range,
@@ -137,7 +138,7 @@ impl Scan {
             after: self.after.as_ref(),
             limit: self.page,
         };
-        let page = self.store.range(query).await?;
+        let page = self.registry.store.range(query).await?;
         self.started = true;
         self.at = Some(page.revision);
         self.finished = !page.more;
@@ -171,6 +172,10 @@ impl Scan {
             for under in base {
                 self.push_base(under);
             }
+        }
+        if self.served.custom_kind().is_some() {
+            let items = std::mem::take(&mut self.buffer).into();
+            self.buffer = self.registry.present_all(&self.served, items).await?.into();
         }
         self.after = last;
         self.page = PAGE;

@@ -1,7 +1,8 @@
 //! Which objects a list, watch or deletecollection is about, decided on stored bytes.
 
+use std::sync::Arc;
+
 use mica_api::PlaneId;
-use mica_machinery::kind::Strategy;
 use mica_machinery::select::{FieldSelector, LabelSelector, RawMeta};
 use mica_store::Key;
 
@@ -16,7 +17,7 @@ pub struct Selection {
     fields: FieldSelector,
     /// Whether a term asks for one of the kind's own fields, which takes the parsed object.
     own_fields: bool,
-    strategy: &'static dyn Strategy,
+    served: Arc<Served>,
     reach: Reach,
 }
 
@@ -30,7 +31,7 @@ enum Reach {
 }
 
 impl Selection {
-    pub fn parse(served: &Served, labels: &str, fields: &str) -> Result<Self, ApiError> {
+    pub fn parse(served: &Arc<Served>, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(fields).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let strategy = served.strategy();
@@ -44,7 +45,7 @@ impl Selection {
             labels,
             fields,
             own_fields,
-            strategy,
+            served: served.clone(),
             reach: Reach::Every,
         })
     }
@@ -103,10 +104,11 @@ impl Selection {
             }
         }
         let damaged = |error: mica_store::store::BoxError| ApiError::internal("stored data is damaged").because(error);
-        let own = if self.own_fields {
+        let own: Vec<(String, String)> = if self.own_fields {
             let value: serde_json::Value =
                 serde_json::from_slice(stored.json()).map_err(|error| damaged(error.into()))?;
-            self.strategy.selectable(&value)
+            let own = self.served.selectable(&value).into_iter();
+            own.map(|(label, value)| (label.to_owned(), value)).collect()
         } else {
             Vec::new()
         };

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use mica_store::{Change, Event, Key, KeyRange, ReadError, Revision, Signal, Watch};
 use tokio::time::Instant;
 
+use super::form::present_now;
 use super::{Listing, Registry, Selection};
 use crate::authz::{Grant, Permit};
 use crate::error::ApiError;
@@ -412,10 +413,15 @@ impl WatchStart {
 
     /// The object that a record stands for: over all planes only what they hold themselves.
     fn read(&self, key: &Key, record: &mica_store::Record) -> Result<Option<Stored>, ApiError> {
-        match &self.plane {
-            Some(plane) => Ok(plane.read(key, record)?.object()),
-            None => Ok(Content::read(record)?.object()),
-        }
+        let stored = match &self.plane {
+            Some(plane) => plane.read(key, record)?.object(),
+            None => Content::read(record)?.object(),
+        };
+        let presented = stored.map(|stored| {
+            present_now(&self.served, stored)
+                .unwrap_or_else(|| Err(ApiError::internal("watching takes no conversion webhooks yet")))
+        });
+        presented.transpose()
     }
 
     fn bookmark(&mut self) -> Option<WatchItem> {

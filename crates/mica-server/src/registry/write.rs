@@ -5,25 +5,25 @@
 
 use std::sync::Arc;
 
-use mica_machinery::facts::Shape;
 use mica_machinery::field;
 use mica_machinery::kind::{User as KindUser, WriteContext};
-use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::meta::{self, Admission};
-use mica_machinery::{codec, object};
+use mica_machinery::object;
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
+use super::form::{document, read_back, served_value, stored_value, to_stored};
 use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
 };
-use super::{Entry, Registry, check_state, owner, served_value, stored_value};
+use super::{Entry, Registry, check_state, owner};
 use crate::authz::{Grant, Target};
+use crate::custom::Definition;
 use crate::error::{ApiError, MODIFIED};
 use crate::options::{DryRun, WriteOptions, parse_version};
 use crate::plane::side::Side;
-use crate::scheme::{Scheme, Served};
+use crate::scheme::Served;
 use crate::stored::{self, Content, Stored};
 
 /// How often a write that lost a race is tried again before the client is told. Each try reads afresh, and one writer wins
@@ -102,12 +102,12 @@ impl<'a> Step<'a> {
     }
 
     fn context(&self) -> WriteContext<'a> {
-        let (resource, user) = (self.served().resource, &self.grant.user);
+        let (served, user) = (self.served(), &self.grant.user);
         WriteContext {
             now: self.now,
             subresource: &self.grant.target.subresource,
-            group: resource.group,
-            version: resource.version,
+            group: served.group(),
+            version: served.version(),
             user: KindUser {
                 name: &user.name,
                 uid: &user.uid,
@@ -133,11 +133,11 @@ impl<'a> Step<'a> {
             api_version: &served.api_version,
             subresource,
             time: self.now,
-            schema: TypeRef::kind(served.ty),
+            schema: served.merge_type(),
             reset: &managed::Set::of_fields(served.strategy().reset_fields(subresource)),
             versions: &Faces {
                 served,
-                scheme: &self.grant.target.plane.scheme,
+                target: &self.grant.target,
             },
         })
     }
@@ -146,11 +146,11 @@ impl<'a> Step<'a> {
         if errors.is_empty() {
             return Ok(());
         }
-        let resource = self.served().resource;
+        let served = self.served();
         // Kinds with two faces are validated, and named in errors, as what they are stored as.
-        let (group, kind) = match &resource.stored_as {
+        let (group, kind) = match served.face() {
             Some(stored) => (stored.group, stored.kind),
-            None => (resource.group, resource.kind),
+            None => (served.group(), served.kind()),
         };
         Err(ApiError::invalid(group, kind, object::name(object), errors))
     }
@@ -192,10 +192,10 @@ impl Registry {
         self.check_namespace(&step, object::name(&object)).await?;
         let context = step.context();
         strategy.prepare_create(&context, &mut object);
-        let generates = !strategy.generation_fields().is_empty();
+        let generation = strategy.generation(&context, &object, None);
         let metadata = metadata_mut(&mut object);
-        if generates {
-            object::set(metadata, &["generation"], 1);
+        if let Some(generation) = generation {
+            object::set(metadata, &["generation"], generation);
         }
         meta::fill_system_fields(metadata, &uuid::Uuid::new_v4().to_string(), step.now);
         meta::generate_name(metadata, rand::random);
@@ -222,16 +222,16 @@ impl Registry {
             return Err(exists(served, &name, there));
         }
         let side = self.side.on_create(served, &object)?;
-        let value = pack(served, &object);
+        let packed = self.packed(served, step.target().definition.as_ref(), &object).await?;
         let revision = match request.options.dry_run {
             DryRun::All => Revision(0),
             DryRun::No => {
-                let revision = self.put(step.target(), &entry, value.clone(), side).await?;
+                let revision = self.put(step.target(), &entry, packed.value.clone(), side).await?;
                 revision.ok_or_else(|| ApiError::already_exists(&served.name, &name))?
             }
         };
         Ok(Written {
-            stored: read_back(value, revision)?,
+            stored: packed.at(revision)?,
             created: true,
             warnings,
         })
@@ -301,7 +301,8 @@ impl Registry {
             let Some(old) = &entry.stored else {
                 return Err(ApiError::not_found(&served.name, target.object()));
             };
-            let patched = (request.patch)(&document(served, old)?)?;
+            let old = self.present(served, old.clone()).await?;
+            let patched = (request.patch)(&document(served, &old)?)?;
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
             settle_metadata(target, &mut wanted)
                 .and_then(|()| check_name(target, &wanted))
@@ -342,62 +343,45 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
-        let old = stored_value(served, stored)?;
-        let warned = |error: ApiError| error.warned(warnings);
-        check_version(step, &wanted, stored).map_err(warned)?;
+        let shown = self.present(served, stored.clone()).await?;
+        let old = stored_value(served, &shown)?;
+        check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
         let mut new = wanted;
-        let live = served_value(served, stored)?;
+        let live = served_value(served, &shown)?;
         step.record_manager(Some(&live), &mut new, managers);
         let mut new = to_stored(served, new);
         let context = step.context();
         meta::keep_generation(metadata_mut(&mut new), &old["metadata"]);
         strategy.prepare_update(&context, &mut new, &old);
-        if !strategy.generation_fields().is_empty() {
-            let generation = meta::next_generation(&new, Some(&old), strategy.generation_fields());
+        if let Some(generation) = strategy.generation(&context, &new, Some(&old)) {
             object::set(&mut new, &["metadata", "generation"], generation);
         }
         let metadata = metadata_mut(&mut new);
         meta::keep_system_fields(metadata, &old["metadata"]);
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
-        step.invalid(&new, &update_errors(served, &context, &new, &old))
-            .map_err(warned)?;
         let mut warnings = warnings.to_vec();
+        let errors = update_errors(served, &context, &new, &old, &mut warnings);
+        step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
         managed::keep_times_of_noop(&mut new, &old);
+        let packed = self.packed(served, target.definition.as_ref(), &new).await?;
+        let written = |stored: Stored| Written {
+            stored,
+            created: false,
+            warnings,
+        };
         if goes_now(served, &new, &old) {
-            let Some(revision) = self.remove(target, entry, &old, step.options.dry_run).await? else {
-                return Ok(None);
-            };
-            return Ok(Some(Written {
-                stored: read_back(pack(served, &new), revision)?,
-                created: false,
-                warnings,
-            }));
+            let revision = self.remove(target, entry, &old, step.options.dry_run).await?;
+            return revision.map(|revision| packed.at(revision).map(written)).transpose();
         }
-        let value = pack(served, &new);
-        let unchanged = Content::read(&mica_store::Record {
-            value: value.clone(),
-            revision: stored.revision,
-        })?
-        .object()
-        .is_some_and(|new| new.json() == stored.json());
+        let unchanged = read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || step.options.dry_run == DryRun::All {
-            return Ok(Some(Written {
-                stored: read_back(value, stored.revision)?,
-                created: false,
-                warnings,
-            }));
+            return Ok(Some(written(packed.at(stored.revision)?)));
         }
         let side = self.side.on_update(served, &new, &old)?;
-        match self.put(target, entry, value.clone(), side).await? {
-            Some(revision) => Ok(Some(Written {
-                stored: read_back(value, revision)?,
-                created: false,
-                warnings,
-            })),
-            None => Ok(None),
-        }
+        let revision = self.put(target, entry, packed.value.clone(), side).await?;
+        revision.map(|revision| packed.at(revision).map(written)).transpose()
     }
 
     /// Takes an object away for good. `None`: another write came between.
@@ -448,6 +432,8 @@ impl Registry {
         side: Side,
     ) -> Result<Option<Revision>, ApiError> {
         let mut compares = entry.unchanged(&target.plane);
+        // An object's definition must still be what its write was checked by.
+        compares.extend(target.definition.as_ref().map(Definition::fence));
         let own = compares.len();
         compares.extend(side.compares);
         let key = key_of(&write).cloned();
@@ -455,6 +441,9 @@ impl Registry {
         let index = index(entry, &write)?;
         let mut writes = vec![write];
         writes.extend(index);
+        if target.served.is_definitions() {
+            writes.push(crate::custom::work::pending(&entry.key));
+        }
         writes.extend(side.writes);
         match self.store.commit(Txn { compares, writes }).await {
             Ok(committed) => {
@@ -530,16 +519,6 @@ fn put(entry: &Entry, value: bytes::Bytes, served: &Served) -> Write {
     }
 }
 
-/// An object as the bytes that a client of this version would get.
-fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes, ApiError> {
-    if served.stores_as_served() && stored.normaliser == served.normaliser {
-        return Ok(stored.to_bytes(&served.head));
-    }
-    let mut json = Vec::new();
-    codec::encode(served.ty, &served_value(served, stored)?, &mut json);
-    Ok(json.into())
-}
-
 /// 409 for a name that is taken, also by an object on its way out.
 fn exists(served: &Served, name: &str, there: &Stored) -> ApiError {
     let leaving = mica_machinery::select::text_at(there.json(), &["metadata", "deletionTimestamp"]).is_some();
@@ -554,59 +533,38 @@ pub(super) fn contended(target: &Target) -> ApiError {
     ApiError::conflict(&target.served.name, target.object(), MODIFIED)
 }
 
-/// The versions that a kind with two faces is written in.
+/// The versions that a kind is written in: the faces of a built-in one, the versions of a custom one.
 struct Faces<'a> {
     served: &'a Served,
-    scheme: &'a Scheme,
+    target: &'a Target,
 }
 
 impl Versions for Faces<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<Versioned<'_>> {
-        let other = self.scheme.iter().find(|other| {
+        if let Some(definition) = &self.target.definition {
+            let other = definition.versions().find(|other| other.api_version == api_version)?;
+            let mut object = object.clone();
+            object::set(&mut object, &["apiVersion"], api_version);
+            return Some(Versioned {
+                object,
+                schema: other.merge_type(),
+                reset: managed::Set::of_fields(other.strategy().reset_fields(&self.target.subresource)),
+            });
+        }
+        let other = self.target.plane.scheme.iter().find(|other| {
             other.storage == self.served.storage
                 && other.kind() == self.served.kind()
                 && other.api_version == api_version
         })?;
         let stored = to_stored(self.served, object.clone());
-        let object = match &other.resource.stored_as {
+        let object = match other.face() {
             Some(face) => (face.from_stored)(stored),
             None => stored,
         };
         Some(Versioned {
             object,
-            schema: TypeRef::kind(other.ty),
+            schema: other.merge_type(),
             reset: managed::Set::of_fields(&[]),
         })
     }
-}
-
-fn to_stored(served: &Served, object: Value) -> Value {
-    match &served.resource.stored_as {
-        Some(stored) => {
-            let mut object = (stored.to_stored)(object);
-            served.strategy().default(&mut object);
-            object
-        }
-        None => object,
-    }
-}
-
-/// The stored form of an object in its stored version.
-pub(super) fn pack(served: &Served, object: &Value) -> bytes::Bytes {
-    let mut bare = object.clone();
-    for field in ["kind", "apiVersion"] {
-        object::remove(&mut bare, &[field]);
-    }
-    meta::prepare_for_storage(metadata_mut(&mut bare));
-    if served.forgets_empty() {
-        codec::forget_empty(&Shape::Struct(served.stored_ty), &mut bare);
-    }
-    let mut json = Vec::with_capacity(1024);
-    codec::encode(served.stored_ty, &bare, &mut json);
-    stored::pack(&json, object::string(object, &["metadata", "uid"]), served.normaliser)
-}
-
-pub(super) fn read_back(value: bytes::Bytes, revision: Revision) -> Result<Stored, ApiError> {
-    let content = Content::read(&mica_store::Record { value, revision })?;
-    Ok(content.object().expect("an object was just packed"))
 }

@@ -2,6 +2,8 @@
 
 use mica_machinery::codec::{self, Decoded};
 use mica_machinery::facts::{TypeId, facts};
+use mica_machinery::kind::custom::CustomKind;
+use mica_machinery::schema::Malformed;
 use mica_machinery::{managed, object, protobuf, yaml};
 use serde_json::Value;
 
@@ -16,7 +18,14 @@ pub struct Wanted<'a> {
     pub group: &'a str,
     pub version: &'a str,
     pub kind: &'a str,
-    pub ty: TypeId,
+    pub rules: Rules<'a>,
+}
+
+/// What decodes a body.
+#[derive(Clone, Copy)]
+pub enum Rules<'a> {
+    Known(TypeId),
+    Custom(&'a CustomKind),
 }
 
 /// A decoded body and the warnings it gave.
@@ -52,6 +61,10 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         }
         Format::Protobuf => return read_protobuf(body, wanted, &unrecognized),
     };
+    let ty = match wanted.rules {
+        Rules::Known(ty) => ty,
+        Rules::Custom(kind) => return read_custom(body, &json, extra, wanted, kind, validation, &unrecognized),
+    };
     let stated = codec::interpret(&json).map_err(|error| unrecognized(&error))?;
     let (group, version) = match stated.api_version.as_str() {
         "" | "/" => (wanted.group, wanted.version),
@@ -67,24 +80,83 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         return Err(cannot(&no_version(&json)));
     }
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
-    let Decoded { value, strict } = codec::decode(wanted.ty, &json).map_err(|error| cannot(&error))?;
-    let problems: Vec<String> = extra.into_iter().chain(strict).collect();
-    let warnings = match validation {
+    let Decoded { value, strict } = codec::decode(ty, &json).map_err(|error| cannot(&error))?;
+    Ok(Read {
+        object: typed(value, wanted),
+        managers: managed::request_of(&json),
+        warnings: judged(extra.into_iter().chain(strict).collect(), validation, &cannot)?,
+    })
+}
+
+/// What becomes of problems that do not keep a body from being read: an error, warnings, or nothing.
+fn judged(
+    problems: Vec<String>,
+    validation: FieldValidation,
+    cannot: &dyn Fn(&dyn std::fmt::Display) -> ApiError,
+) -> Result<Vec<String>, ApiError> {
+    Ok(match validation {
         FieldValidation::Strict if !problems.is_empty() => {
             return Err(cannot(&format!("strict decoding error: {}", problems.join(", "))));
         }
         FieldValidation::Warn => problems.into_iter().flat_map(warnings_of).collect(),
         _ => Vec::new(),
+    })
+}
+
+/// Decodes a custom object. Another kind than the wanted is an object all the same, that validation refuses.
+fn read_custom(
+    body: &[u8],
+    json: &[u8],
+    extra: Option<String>,
+    wanted: Wanted<'_>,
+    kind: &CustomKind,
+    validation: FieldValidation,
+    unrecognized: &dyn Fn(&dyn std::fmt::Display) -> ApiError,
+) -> Result<Read, ApiError> {
+    let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| unrecognized(&error))?;
+    let (stated_kind, api_version) = stated(&value);
+    if stated_kind.is_empty() {
+        let shown = String::from_utf8_lossy(body);
+        return Err(unrecognized(&format!("Object 'Kind' is missing in '{shown}'")));
+    }
+    let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
+    let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
+    let unknown = if stated_kind == wanted.kind {
+        let prepared = kind.schema.prepare(&mut value, Malformed::Refuse);
+        prepared.map_err(|error| cannot(&error))?
+    } else {
+        Vec::new()
     };
+    let unknown = unknown.into_iter().map(|field| format!("unknown field \"{field}\""));
+    let problems = extra.into_iter().chain(strict).chain(unknown).collect();
+    let warnings = judged(problems, validation, &cannot)?;
+    let expected = kind.api_version();
+    if api_version != expected {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
     Ok(Read {
-        object: typed(value, wanted),
-        managers: managed::request_of(&json),
+        object: value,
+        managers: managed::request_of(json),
         warnings,
     })
 }
 
+/// The kind and apiVersion that an object says it has.
+fn stated(value: &Value) -> (String, String) {
+    (
+        object::string(value, &["kind"]).to_owned(),
+        object::string(value, &["apiVersion"]).to_owned(),
+    )
+}
+
 /// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
 pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, String> {
+    let ty = match wanted.rules {
+        Rules::Known(ty) => ty,
+        Rules::Custom(kind) => return read_patched(json, wanted, kind, validation),
+    };
     let stated = codec::interpret(json).map_err(|error| error.to_string())?;
     let (group, version) = split_version(&stated.api_version)
         .ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
@@ -95,7 +167,7 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
         &stated.kind
     };
     check_kind(group, version, kind, wanted)?;
-    let Decoded { value, strict } = codec::decode(wanted.ty, json).map_err(|error| error.to_string())?;
+    let Decoded { value, strict } = codec::decode(ty, json).map_err(|error| error.to_string())?;
     let warnings = if validation == FieldValidation::Ignore {
         Vec::new()
     } else {
@@ -103,6 +175,39 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
     };
     Ok(Read {
         object: typed(value, wanted),
+        managers: managed::request_of(json),
+        warnings,
+    })
+}
+
+/// The same for a custom object.
+fn read_patched(
+    json: &[u8],
+    wanted: Wanted<'_>,
+    kind: &CustomKind,
+    validation: FieldValidation,
+) -> Result<Read, String> {
+    let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| error.to_string())?;
+    let (stated_kind, _) = stated(&value);
+    if stated_kind.is_empty() {
+        return Err(format!(
+            "Object 'Kind' is missing in '{}'",
+            String::from_utf8_lossy(json)
+        ));
+    }
+    let mut warnings = strict;
+    if stated_kind == wanted.kind {
+        let unknown = kind
+            .schema
+            .prepare(&mut value, Malformed::Refuse)
+            .map_err(|error| error.to_string())?;
+        warnings.extend(unknown.into_iter().map(|field| format!("unknown field \"{field}\"")));
+    }
+    if validation == FieldValidation::Ignore {
+        warnings.clear();
+    }
+    Ok(Read {
+        object: value,
         managers: managed::request_of(json),
         warnings,
     })
@@ -166,7 +271,10 @@ fn read_protobuf(
     };
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
     check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
-    let value = protobuf::decode(wanted.ty, document.raw).map_err(|error| cannot(&error))?;
+    let Rules::Known(ty) = wanted.rules else {
+        return Err(cannot(&"custom objects have no protobuf form"));
+    };
+    let value = protobuf::decode(ty, document.raw).map_err(|error| cannot(&error))?;
     Ok(Read {
         object: typed(value, wanted),
         managers: managed::Request::Usual,

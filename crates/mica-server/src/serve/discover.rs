@@ -25,8 +25,12 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         Address::AllPlanes => None,
         _ => Some(call.server.plane(&call.located.address).await?),
     };
-    let documents = match &plane {
-        Some(plane) => call.server.documents(plane),
+    let customs = match &plane {
+        Some(plane) => Some(call.server.definitions.of(plane).await?),
+        None => None,
+    };
+    let documents = match &customs {
+        Some(customs) => customs.set().documents(),
         None => &call.server.plane_documents,
     };
     let known = |document: Option<&Value>| document.cloned().ok_or(());

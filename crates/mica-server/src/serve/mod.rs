@@ -15,6 +15,7 @@ use mica_store::Store;
 
 use crate::authn::{self, Authenticator};
 use crate::authz::{self, User};
+use crate::custom::Definitions;
 use crate::discovery::Documents;
 use crate::encode;
 use crate::error::ApiError;
@@ -40,7 +41,8 @@ pub struct Server {
     pub authenticator: Authenticator,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
-    pub root_documents: Documents,
+    pub definitions: Arc<Definitions>,
+    /// What discovery says of the built-in kinds of planes: all that the all-planes address has in common.
     pub plane_documents: Documents,
     pub openapi: OpenApi,
 }
@@ -132,7 +134,7 @@ async fn answer(
         Path::Resource(path) => {
             for _ in 1..STALE_PLANE_TRIES {
                 match resource::answer(&mut call, &path).await {
-                    Err(error) if error.is_stale_plane() => server.forget(&call.located.address),
+                    Err(error) if error.is_stale_plane() => server.forget(&call.located.address).await,
                     answer => return answer,
                 }
             }
@@ -228,20 +230,16 @@ impl Server {
         }
     }
 
-    fn forget(&self, address: &Address) {
+    /// Forgets what is believed of the plane that an address names: a write found it stale.
+    async fn forget(&self, address: &Address) {
+        if let Ok(plane) = self.plane(address).await {
+            self.definitions.forget(plane.id);
+        }
         match address {
             Address::Plane(name) => self.directory.forget(name),
             Address::Project(name) => self.directory.forget_address("Project", name),
             // Root and what is more than one plane are not cached.
             _ => {}
-        }
-    }
-
-    pub(crate) fn documents(&self, plane: &Plane) -> &Documents {
-        if plane.is_root() {
-            &self.root_documents
-        } else {
-            &self.plane_documents
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
 use crate::plane::usage::with_usage;
 use crate::registry::{ApplyRequest, Deleted, Managers, PatchRequest, Patched, WriteRequest, Written};
-use crate::scheme::Served;
+use crate::scheme::{Form, Served};
 
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
@@ -79,7 +79,11 @@ fn write_request(
 
 pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
-    let patch_type = negotiate::patch_type(call.header(&CONTENT_TYPE), Route::Object)?;
+    let route = match served.form() {
+        Form::BuiltIn { .. } => Route::Object,
+        Form::Custom(_) => Route::None,
+    };
+    let patch_type = negotiate::patch_type(call.header(&CONTENT_TYPE), route)?;
     if patch_type == PatchType::Apply {
         return apply(call, grant).await;
     }
@@ -165,9 +169,12 @@ fn merge_strategically(
     strictness: Strictness,
     validation: FieldValidation,
 ) -> Result<Patched, ApiError> {
+    let Form::BuiltIn { ty, .. } = served.form() else {
+        return Err(ApiError::internal("custom objects are not merged strategically"));
+    };
     let value = serde_json::from_slice(document)
         .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-    let merged = strategic::strategic_merge(served.ty, &value, patch, strictness).map_err(|error| match error {
+    let merged = strategic::strategic_merge(*ty, &value, patch, strictness).map_err(|error| match error {
         StrategicError::BadRequest(message) => ApiError::bad_request(message),
         StrategicError::Unprocessable(message) => ApiError::unprocessable(message),
         StrategicError::Internal(message) => ApiError::internal_text(message),
@@ -244,9 +251,9 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
         }
         Deleted::Gone(stored) => {
             let uid = mica_machinery::select::text_at(stored.json(), &["metadata", "uid"]).unwrap_or_default();
-            let mut details = json!({"name": grant.target.object(), "kind": served.resource.plural, "uid": uid});
-            if !served.resource.group.is_empty() {
-                details["group"] = served.resource.group.into();
+            let mut details = json!({"name": grant.target.object(), "kind": served.plural(), "uid": uid});
+            if !served.group().is_empty() {
+                details["group"] = served.group().into();
             }
             let status =
                 json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
@@ -292,12 +299,14 @@ fn body_format(call: &Call<'_>) -> Result<Format, ApiError> {
 }
 
 pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
-    let resource = served.resource;
     body::Wanted {
-        group: resource.group,
-        version: resource.version,
-        kind: resource.kind,
-        ty: served.ty,
+        group: served.group(),
+        version: served.version(),
+        kind: served.kind(),
+        rules: match served.form() {
+            Form::BuiltIn { ty, .. } => body::Rules::Known(*ty),
+            Form::Custom(kind) => body::Rules::Custom(kind),
+        },
     }
 }
 

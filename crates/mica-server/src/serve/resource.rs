@@ -8,11 +8,13 @@ use mica_machinery::field::{Error, Path};
 use super::body::internal_group;
 use super::{Call, object, stream};
 use crate::authz::{self, Target};
+use crate::custom::Definition;
 use crate::encode::{Include, Media};
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::metrics::RequestLabels;
 use crate::negotiate::{self, Encodings, Route};
+use crate::plane::Plane;
 use crate::request::{Address, ResourcePath, Verb};
 use crate::scheme::{Scheme, Served};
 use crate::{objects, review, subresource};
@@ -24,7 +26,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     let permit = authz::authorize(&call.user, verb, path, &call.query)?;
     let plane = call.server.plane(&call.located.address).await?;
-    let served = route(&plane.scheme, path)?;
+    let (served, definition) = find(call, &plane, path).await?;
     check_offered(verb, path, &served)?;
     if call.query.flag("export") {
         return Err(ApiError::bad_request(
@@ -38,6 +40,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         namespace: path.namespace.clone(),
         name: path.name.clone(),
         subresource: path.subresource.clone().unwrap_or_default(),
+        definition,
     };
     let grant = permit.grant(target);
     if !grant.target.subresource.is_empty()
@@ -64,7 +67,24 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     }
 }
 
-/// The resource that a path names, or upstream's answer where there is none.
+/// The resource that a path names in a plane: a built-in one, or one that the plane's definitions add.
+async fn find(
+    call: &Call<'_>,
+    plane: &Plane,
+    path: &ResourcePath,
+) -> Result<(Arc<Served>, Option<Definition>), ApiError> {
+    if let Some(served) = plane.scheme.find(&path.group, &path.version, &path.resource) {
+        return Ok((placed(served, path)?, None));
+    }
+    let customs = call.server.definitions.of(plane).await?;
+    match customs.find(&path.group, &path.version, &path.resource) {
+        Some((served, definition)) => Ok((placed(&served, path)?, Some(definition))),
+        None if customs.set().has_group(&path.group) => Err(ApiError::no_such_resource()),
+        None => Err(ApiError::page_not_found()),
+    }
+}
+
+/// The resource that a path names in a scheme, or upstream's answer where there is none.
 pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiError> {
     if !scheme.has_group(&path.group) {
         return Err(ApiError::page_not_found());
@@ -72,6 +92,11 @@ pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiErr
     let served = scheme
         .find(&path.group, &path.version, &path.resource)
         .ok_or_else(ApiError::no_such_resource)?;
+    placed(served, path)
+}
+
+/// The resource, if what a path names is a place in it.
+fn placed(served: &Arc<Served>, path: &ResourcePath) -> Result<Arc<Served>, ApiError> {
     let known = path
         .subresource
         .as_deref()
@@ -141,7 +166,7 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), route, encodings(served))?;
     let target = output.conversion.map(|conversion| conversion.target);
-    let internal = internal_group(served.resource.group);
+    let internal = internal_group(served.group());
     let mismatch = match (route, target) {
         (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{internal}.{})",
@@ -163,8 +188,11 @@ pub fn stream_media(call: &Call<'_>, served: &Served) -> Result<Media, ApiError>
 }
 
 fn encodings(served: &Served) -> Encodings {
-    let known = mica_machinery::facts::facts().ty(served.ty).protobuf;
-    if known { Encodings::All } else { Encodings::NoProtobuf }
+    if served.has_protobuf() {
+        Encodings::All
+    } else {
+        Encodings::NoProtobuf
+    }
 }
 
 fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Result<Media, ApiError> {
@@ -186,7 +214,7 @@ fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Resu
         }
     };
     let media = Media { output, include };
-    if media.is_table() && served.strategy().columns().is_empty() {
+    if media.is_table() && served.columns().is_empty() {
         return Err(ApiError::new(
             StatusCode::NOT_ACCEPTABLE,
             "NotAcceptable",

@@ -147,6 +147,7 @@ impl Items {
 
 struct Sending {
     shown: Shown,
+    meta: ListMeta,
     items: Items,
     chunk: BytesMut,
     first: bool,
@@ -159,6 +160,7 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
     let chunk = BytesMut::from(&Encoder::new(&shown.served, shown.media).list_head(&meta)[..]);
     let mut sending = Sending {
         shown,
+        meta,
         items,
         chunk,
         first: true,
@@ -167,7 +169,7 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
     let first = sending.next_chunk().await?;
     if sending.first {
         let encoder = Encoder::new(&sending.shown.served, sending.shown.media);
-        return Ok(Body::full(encoder.list_values(&meta, Vec::new())?));
+        return Ok(Body::full(encoder.list_values(&sending.meta, Vec::new())?));
     }
     if sending.finished {
         return Ok(Body::full(first));
@@ -187,7 +189,8 @@ impl Sending {
     async fn next_chunk(&mut self) -> Result<Bytes, ApiError> {
         while self.chunk.len() < CHUNK {
             let Some((key, stored)) = self.items.next().await? else {
-                self.chunk.extend_from_slice(b"]}\n");
+                let tail = Encoder::new(&self.shown.served, self.shown.media).list_tail(&self.meta);
+                self.chunk.extend_from_slice(&tail);
                 self.finished = true;
                 break;
             };

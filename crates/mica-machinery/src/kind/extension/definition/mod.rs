@@ -5,6 +5,7 @@
 
 mod conversion;
 mod naming;
+mod settle;
 mod version;
 
 use serde_json::{Value, json};
@@ -14,9 +15,11 @@ use crate::kind::check::{
     immutable_string, invalid_as, is_set, list_mut, one_of, set_default, set_default_pointer, strings,
 };
 use crate::kind::{NameUse, Strategy, WriteContext, condition};
+use crate::meta::FinalizerRule;
 use crate::{names, object, time};
 use conversion::validate_conversion;
 use naming::{validate_approval, validate_name, validate_names};
+pub use settle::{removed, settled};
 use version::{has_default, shared_schema, validate_shared, validate_versions};
 
 /// The finalizer that holds a definition until its objects are gone.
@@ -96,6 +99,10 @@ impl Strategy for Definition {
         true
     }
 
+    fn finalizer_rule(&self) -> FinalizerRule {
+        FinalizerRule::Qualified
+    }
+
     fn generation_fields(&self) -> &'static [&'static str] {
         &["spec"]
     }
@@ -153,11 +160,11 @@ fn versions(object: &Value) -> &[Value] {
     object::list(object, &["spec", "versions"])
 }
 
-fn flag(value: &Value, field: &str) -> bool {
+pub(crate) fn flag(value: &Value, field: &str) -> bool {
     value.get(field).and_then(Value::as_bool).unwrap_or_default()
 }
 
-fn storage_version(object: &Value) -> Option<String> {
+pub(crate) fn storage_version(object: &Value) -> Option<String> {
     let version = versions(object).iter().find(|version| flag(version, "storage"))?;
     Some(object::string(version, &["name"]).to_owned())
 }

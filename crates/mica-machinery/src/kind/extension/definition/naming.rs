@@ -87,23 +87,49 @@ fn approval(object: &Value) -> Approval {
     }
 }
 
-pub(super) fn validate_approval(object: &Value, old: Option<&Value>) -> Option<Error> {
+fn is_protected(object: &Value) -> bool {
     let group = object::string(object, &["spec", "group"]);
-    let protected = ["k8s.io", "kubernetes.io"]
+    ["k8s.io", "kubernetes.io"]
         .iter()
-        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    let state = approval(object);
-    if !protected || old.is_some_and(|old| approval(old) == state) {
-        return None;
-    }
-    let path = Path::new("metadata").child("annotations").key(APPROVED);
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")))
+}
+
+/// What a state of approval is called in errors and conditions.
+fn reason(object: &Value, state: &Approval) -> String {
+    let found = object::string(object, &["metadata", "annotations", APPROVED]);
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     let must = format!("protected groups must have approval annotation \"{APPROVED}\"");
     match state {
-        Approval::Missing => Some(Error::required(&path, format!("{must}, {see}"))),
+        Approval::Missing => format!("{must}, {see}"),
+        Approval::Invalid => format!("{must} with either a URL or a reason starting with \"unapproved\", {see}"),
+        Approval::Bypassed => format!("not approved: {}", crate::field::quote(found)),
+        Approval::Given => format!("approved in {found}"),
+    }
+}
+
+/// The condition of a definition in a protected group: status, reason and message.
+pub(super) fn approval_condition(object: &Value) -> Option<[String; 3]> {
+    let state = is_protected(object).then(|| approval(object))?;
+    let (status, why) = match state {
+        Approval::Invalid => ("False", "InvalidAnnotation"),
+        Approval::Missing => ("False", "MissingAnnotation"),
+        Approval::Given => ("True", "ApprovedAnnotation"),
+        Approval::Bypassed => ("False", "UnapprovedAnnotation"),
+    };
+    Some([status.to_owned(), why.to_owned(), reason(object, &state)])
+}
+
+pub(super) fn validate_approval(object: &Value, old: Option<&Value>) -> Option<Error> {
+    let state = approval(object);
+    if !is_protected(object) || old.is_some_and(|old| approval(old) == state) {
+        return None;
+    }
+    let path = Path::new("metadata").child("annotations").key(APPROVED);
+    let detail = reason(object, &state);
+    match state {
+        Approval::Missing => Some(Error::required(&path, detail)),
         Approval::Invalid => {
             let found = object::string(object, &["metadata", "annotations", APPROVED]);
-            let detail = format!("{must} with either a URL or a reason starting with \"unapproved\", {see}");
             Some(Error::invalid(&path, found, detail))
         }
         Approval::Bypassed | Approval::Given => None,

@@ -1,0 +1,206 @@
+//! What a plane's own definitions add to it: custom resources, loaded when the plane is used and shared by content.
+//!
+//! A definition that many planes hold is compiled once ([`Versions`], found by the hash of what it says), and planes with
+//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and the revision of each definition,
+//! which its writes compare. One watch over the definitions of all planes keeps the cache true.
+
+mod set;
+pub mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mica_api::{GroupResource, PlaneId};
+use mica_machinery::kind::custom::{Offered, Standing};
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Signal, Store};
+
+use crate::error::ApiError;
+use crate::plane::Plane;
+use crate::plane::cache::Followed;
+use crate::scheme::Served;
+use set::Shared;
+pub use set::{Set, Versions};
+
+/// Planes whose definitions are kept loaded. An entry is a pointer and eight bytes a definition.
+const CACHED_PLANES: usize = 10_000;
+
+/// Definitions read at once: each may be large.
+const PAGE: usize = 50;
+
+/// How soon changes are followed again after the store failed.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
+
+/// The resource whose objects are definitions.
+pub fn definitions() -> GroupResource {
+    GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// The definitions of all planes.
+pub struct Definitions {
+    store: Arc<dyn Store>,
+    planes: Followed<Arc<Customs>>,
+    shared: Shared,
+}
+
+/// What one plane's definitions are.
+#[derive(Debug)]
+pub struct Customs {
+    keys: PlaneKeys,
+    set: Arc<Set>,
+    /// Of each definition of the set, in its order.
+    revisions: Box<[Revision]>,
+}
+
+/// The definition that a resource is from, as it was read.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    versions: Arc<Versions>,
+    key: Key,
+    revision: Revision,
+}
+
+impl Definition {
+    pub fn versions(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.versions.served.iter()
+    }
+
+    /// The version that objects are stored in.
+    pub fn storage(&self) -> Option<&Arc<Served>> {
+        self.versions.storage()
+    }
+
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The comparison that every write of its objects carries.
+    pub fn fence(&self) -> Compare {
+        Compare::Unchanged(self.key.clone(), self.revision)
+    }
+}
+
+impl Definitions {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            planes: Followed::new(CACHED_PLANES),
+            shared: Shared::default(),
+        }
+    }
+
+    /// What a plane's definitions add to it.
+    pub async fn of(&self, plane: &Plane) -> Result<Arc<Customs>, ApiError> {
+        let loaded = self.planes.get(plane.id.as_str(), async {
+            Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
+        });
+        Ok(loaded.await?.expect("a load gives something"))
+    }
+
+    /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
+    pub fn forget(&self, plane: PlaneId) {
+        self.planes.forget(plane.as_str());
+    }
+
+    async fn load(&self, plane: &Plane) -> Result<Customs, ApiError> {
+        let range = plane.keys.resource(&definitions());
+        let (mut at, mut after): (Option<Revision>, Option<Key>) = (None, None);
+        let (mut versions, mut revisions) = (Vec::new(), Vec::new());
+        loop {
+            let query = RangeQuery {
+                range: &range,
+                at,
+                after: after.as_ref(),
+                limit: PAGE,
+            };
+            let page = self.store.range(query).await?;
+            at = Some(page.revision);
+            for (key, record) in &page.records {
+                let Some(stored) = plane.read(key, record)?.object() else {
+                    continue;
+                };
+                versions.push(self.shared.versions(key.name(), &stored).await?);
+                revisions.push(record.revision);
+            }
+            match page.records.last() {
+                Some((key, _)) if page.more => after = Some(key.clone()),
+                _ => break,
+            }
+        }
+        Ok(Customs {
+            keys: plane.keys,
+            set: self.shared.set(&plane.scheme, versions),
+            revisions: revisions.into(),
+        })
+    }
+
+    /// Forgets planes as their definitions change, on whatever server that happens. Ends when the store closes.
+    ///
+    /// Nothing is cached while this does not run.
+    pub async fn follow(&self) {
+        loop {
+            let followed = self.follow_once().await;
+            self.planes.end();
+            match followed {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watch on definitions was interrupted; starting over"),
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+
+    async fn follow_once(&self) -> Result<(), ApiError> {
+        let now = self.store.status().await?.revision;
+        let mut changes = self.store.watch(KeyRange::AllPlanes(definitions()), now).await?;
+        self.planes.begin();
+        loop {
+            match changes.next().await {
+                Ok(Signal::Event(event)) => self.forget(event.key.plane()),
+                Ok(Signal::Dropped(plane, ..)) => self.forget(plane),
+                Err(mica_store::WatchError::Closed) => return Ok(()),
+                Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
+            }
+        }
+    }
+}
+
+impl Customs {
+    /// The resource at a path, if a definition serves it.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<(Arc<Served>, Definition)> {
+        let at = self.set.position(group, plural)?;
+        let versions = &self.set.definitions()[at];
+        let served = versions.served.iter().find(|served| served.version() == version)?;
+        let kind = served.custom_kind()?;
+        let usable = kind.offered == Offered::Yes && kind.standing != Standing::Waiting;
+        usable.then(|| (served.clone(), self.definition(at)))
+    }
+
+    /// The resource whose objects are stored under this name, as stored, whether clients may ask for it or not.
+    pub fn by_storage(&self, storage: &str) -> Option<(Arc<Served>, Definition)> {
+        let (group, plural) = storage.split_once('/')?;
+        let at = self.set.position(group, plural)?;
+        let served = self.set.definitions()[at].storage()?.clone();
+        Some((served, self.definition(at)))
+    }
+
+    pub fn set(&self) -> &Arc<Set> {
+        &self.set
+    }
+
+    /// The keys and revisions of all definitions.
+    pub fn definitions(&self) -> impl Iterator<Item = Definition> {
+        (0..self.revisions.len()).map(|at| self.definition(at))
+    }
+
+    fn definition(&self, at: usize) -> Definition {
+        let versions = self.set.definitions()[at].clone();
+        Definition {
+            key: self.keys.object(&definitions(), None, &versions.name),
+            versions,
+            revision: self.revisions[at],
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Objects between bytes and trees: as stored, as clients of a version see them, and back.
+//!
+//! Built-in objects are stored in one version, and what clients see is made of stored bytes. Custom objects are stored in
+//! their definition's storage version of the time; those that were stored in another version than is asked for, or under
+//! another schema, are converted, pruned and defaulted when they are read ([`Registry::present`]), and everything after
+//! that sees them as if they were stored so.
+
+use mica_machinery::facts::Shape;
+use mica_machinery::kind::custom::CustomKind;
+use mica_machinery::schema::Malformed;
+use mica_machinery::{codec, meta, object};
+use mica_store::{Record, Revision};
+use serde_json::Value;
+
+use super::Registry;
+use super::rules::metadata_mut;
+use crate::custom::Definition;
+use crate::error::ApiError;
+use crate::scheme::{Form, Served, join_version};
+use crate::stored::{self, Content, Stored};
+
+/// Marks bytes that no version's readers may take as they are.
+const NORMALISED_BY_NONE: u64 = 0;
+
+/// Takes custom objects from one version to another where that is more than another apiVersion.
+#[async_trait::async_trait]
+pub trait Convert: Send + Sync + 'static {
+    /// The objects in the version of `kind`, in the same order.
+    async fn convert(&self, kind: &CustomKind, objects: Vec<Value>) -> Result<Vec<Value>, ApiError>;
+}
+
+/// Knows no webhooks.
+pub struct NoWebhooks;
+
+#[async_trait::async_trait]
+impl Convert for NoWebhooks {
+    async fn convert(&self, kind: &CustomKind, _objects: Vec<Value>) -> Result<Vec<Value>, ApiError> {
+        let message = format!(
+            "conversion webhook for {}, Kind={} failed: webhooks are not called here",
+            kind.api_version(),
+            kind.kind
+        );
+        Err(ApiError::internal_text(message))
+    }
+}
+
+/// Whether a definition has a webhook convert its objects.
+pub fn converts_by_webhook(kind: &CustomKind) -> bool {
+    object::string(&kind.conversion, &["strategy"]) == "Webhook"
+}
+
+impl Registry {
+    /// A stored object as clients of this resource see it.
+    pub(crate) async fn present(&self, served: &Served, stored: Stored) -> Result<Stored, ApiError> {
+        match needs_work(served, &stored) {
+            None => Ok(stored),
+            Some(kind) => {
+                let objects = vec![tree(&stored)?];
+                let mut converted = self.in_version(kind, objects).await?;
+                let object = converted
+                    .pop()
+                    .ok_or_else(|| ApiError::internal("a conversion lost an object"))?;
+                repack(served, kind, object, stored.revision)
+            }
+        }
+    }
+
+    /// The same for many at once: webhooks are asked once.
+    pub(crate) async fn present_all<K: Send>(
+        &self,
+        served: &Served,
+        mut items: Vec<(K, Stored)>,
+    ) -> Result<Vec<(K, Stored)>, ApiError> {
+        let Some(kind) = served.custom_kind() else {
+            return Ok(items);
+        };
+        let stale: Vec<usize> = (0..items.len())
+            .filter(|at| needs_work(served, &items[*at].1).is_some())
+            .collect();
+        if stale.is_empty() {
+            return Ok(items);
+        }
+        let trees = stale
+            .iter()
+            .map(|at| tree(&items[*at].1))
+            .collect::<Result<Vec<_>, _>>()?;
+        let converted = self.in_version(kind, trees).await?;
+        if converted.len() != stale.len() {
+            return Err(ApiError::internal("a conversion lost an object"));
+        }
+        for (at, object) in stale.into_iter().zip(converted) {
+            items[at].1 = repack(served, kind, object, items[at].1.revision)?;
+        }
+        Ok(items)
+    }
+
+    /// Objects in the version of `kind`, whatever versions they are in.
+    async fn in_version(&self, kind: &CustomKind, objects: Vec<Value>) -> Result<Vec<Value>, ApiError> {
+        let wanted = kind.api_version();
+        let differs = |object: &Value| object::string(object, &["apiVersion"]) != wanted;
+        if converts_by_webhook(kind) && objects.iter().any(differs) {
+            return self.convert.convert(kind, objects).await;
+        }
+        let mut objects = objects;
+        for object in &mut objects {
+            object::set(object, &["apiVersion"], wanted.as_str());
+        }
+        Ok(objects)
+    }
+
+    /// What is stored of an object that clients see as `object`, and what they see of it.
+    pub(super) async fn packed(
+        &self,
+        served: &Served,
+        definition: Option<&Definition>,
+        object: &Value,
+    ) -> Result<Packed, ApiError> {
+        let shown = pack(served, object);
+        let storage = match (served.custom_kind(), definition) {
+            (Some(kind), Some(definition)) if kind.version != kind.storage_version => definition.storage(),
+            _ => None,
+        };
+        let Some((storage, kind)) = storage.and_then(|storage| Some((storage, storage.custom_kind()?))) else {
+            return Ok(Packed {
+                value: shown.clone(),
+                shown,
+            });
+        };
+        let mut converted = self.in_version(kind, vec![object.clone()]).await?;
+        let mut stored = converted
+            .pop()
+            .ok_or_else(|| ApiError::internal("a conversion lost an object"))?;
+        kind.schema
+            .prepare(&mut stored, Malformed::Refuse)
+            .map_err(|error| ApiError::internal_text(error.to_string()))?;
+        // Its defaults are those of another version: no reader may take these bytes as they are.
+        let value = pack_as(storage, &stored, NORMALISED_BY_NONE);
+        Ok(Packed { value, shown })
+    }
+}
+
+/// The two forms of an object that is about to be stored: most often the same.
+pub(super) struct Packed {
+    /// What goes to the store.
+    pub value: bytes::Bytes,
+    /// What clients of the request's version see.
+    pub shown: bytes::Bytes,
+}
+
+impl Packed {
+    /// The object as clients see it, at a revision.
+    pub fn at(self, revision: Revision) -> Result<Stored, ApiError> {
+        read_back(self.shown, revision)
+    }
+}
+
+/// The custom kind that this object has to be brought into the form of.
+fn needs_work<'s>(served: &'s Served, stored: &Stored) -> Option<&'s CustomKind> {
+    served.custom_kind().filter(|_| stored.normaliser != served.normaliser)
+}
+
+/// A stored object that nothing has to be asked for to present, or `None` if that takes a webhook.
+pub(super) fn present_now(served: &Served, stored: Stored) -> Option<Result<Stored, ApiError>> {
+    let Some(kind) = needs_work(served, &stored) else {
+        return Some(Ok(stored));
+    };
+    let mut object = match tree(&stored) {
+        Ok(object) => object,
+        Err(error) => return Some(Err(error)),
+    };
+    if object::string(&object, &["apiVersion"]) != served.api_version {
+        if converts_by_webhook(kind) {
+            return None;
+        }
+        object::set(&mut object, &["apiVersion"], served.api_version.as_str());
+    }
+    Some(repack(served, kind, object, stored.revision))
+}
+
+/// An object in a version's form, under that version's schema of today.
+fn repack(served: &Served, kind: &CustomKind, mut object: Value, revision: Revision) -> Result<Stored, ApiError> {
+    kind.schema
+        .prepare(&mut object, Malformed::Drop)
+        .map_err(|error| ApiError::internal_text(error.to_string()))?;
+    kind.schema.default(&mut object);
+    read_back(pack(served, &object), revision)
+}
+
+fn tree(stored: &Stored) -> Result<Value, ApiError> {
+    serde_json::from_slice(stored.json()).map_err(|error| ApiError::internal("stored data is damaged").because(error))
+}
+
+/// A presented object as a tree, in the stored version, with kind, apiVersion and resourceVersion.
+///
+/// Objects that were normalised by an older table of facts are defaulted again.
+pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
+    let mut value = tree(stored)?;
+    if let Form::BuiltIn { row, .. } = served.form() {
+        let (group, version, kind) = match &row.stored_as {
+            Some(stored) => (stored.group, stored.version, stored.kind),
+            None => (row.group, row.version, row.kind),
+        };
+        let map = object::object_mut(&mut value);
+        map.insert("kind".to_owned(), kind.into());
+        map.insert("apiVersion".to_owned(), join_version(group, version).into());
+        if stored.normaliser != served.normaliser && served.stores_as_served() {
+            served.strategy().default(&mut value);
+        }
+    }
+    if stored.revision != Revision(0) {
+        object::set(
+            &mut value,
+            &["metadata", "resourceVersion"],
+            stored.revision.to_string(),
+        );
+    }
+    Ok(value)
+}
+
+/// A presented object as a tree in the version that clients of this resource see.
+pub fn served_value(served: &Served, stored: &Stored) -> Result<Value, ApiError> {
+    let value = stored_value(served, stored)?;
+    Ok(match served.face() {
+        Some(stored) => {
+            let mut value = (stored.from_stored)(value);
+            let map = object::object_mut(&mut value);
+            map.insert("kind".to_owned(), served.kind().into());
+            map.insert("apiVersion".to_owned(), served.api_version.as_str().into());
+            value
+        }
+        None => value,
+    })
+}
+
+/// A presented object as the bytes that a client of this version would get.
+pub(super) fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes, ApiError> {
+    if served.stores_as_served() && stored.normaliser == served.normaliser {
+        return Ok(stored.to_bytes(&served.head));
+    }
+    let mut json = Vec::new();
+    served.encode(&served_value(served, stored)?, &mut json);
+    Ok(json.into())
+}
+
+pub(super) fn to_stored(served: &Served, object: Value) -> Value {
+    match served.face() {
+        Some(stored) => {
+            let mut object = (stored.to_stored)(object);
+            served.strategy().default(&mut object);
+            object
+        }
+        None => object,
+    }
+}
+
+/// The stored form of an object in its stored version.
+pub(super) fn pack(served: &Served, object: &Value) -> bytes::Bytes {
+    pack_as(served, object, served.normaliser)
+}
+
+fn pack_as(served: &Served, object: &Value, normaliser: u64) -> bytes::Bytes {
+    let mut bare = object.clone();
+    meta::prepare_for_storage(metadata_mut(&mut bare));
+    let Form::BuiltIn { stored_ty, .. } = served.form() else {
+        let (json, hole) = encode_custom(&bare);
+        return stored::pack_at(&json, hole, normaliser);
+    };
+    for field in ["kind", "apiVersion"] {
+        object::remove(&mut bare, &[field]);
+    }
+    if served.forgets_empty() {
+        codec::forget_empty(&Shape::Struct(*stored_ty), &mut bare);
+    }
+    let mut json = Vec::with_capacity(1024);
+    codec::encode(*stored_ty, &bare, &mut json);
+    stored::pack(&json, object::string(object, &["metadata", "uid"]), normaliser)
+}
+
+/// A custom object as upstream prints it, fields in the order of their names, and where its resourceVersion goes: right
+/// before metadata's uid, which is the last field there.
+fn encode_custom(object: &Value) -> (Vec<u8>, usize) {
+    let mut json = Vec::with_capacity(1024);
+    let mut hole = 0;
+    members(object, &mut json, &mut |name, value, json| {
+        if name == "metadata" {
+            members(value, json, &mut |name, value, json| {
+                if name == "uid" {
+                    // What was just written is `,"uid":`.
+                    hole = json.len() - r#","uid":"#.len();
+                }
+                codec::encode_untyped(value, json);
+            });
+        } else {
+            codec::encode_untyped(value, json);
+        }
+    });
+    (json, hole)
+}
+
+fn members(object: &Value, json: &mut Vec<u8>, value: &mut dyn FnMut(&str, &Value, &mut Vec<u8>)) {
+    let mut fields: Vec<(&String, &Value)> = object.as_object().into_iter().flatten().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    json.push(b'{');
+    for (at, (name, field)) in fields.into_iter().enumerate() {
+        if at > 0 {
+            json.push(b',');
+        }
+        codec::encode_untyped(&Value::String(name.clone()), json);
+        json.push(b':');
+        value(name, field, json);
+    }
+    json.push(b'}');
+}
+
+pub(super) fn read_back(value: bytes::Bytes, revision: Revision) -> Result<Stored, ApiError> {
+    let content = Content::read(&Record { value, revision })?;
+    Ok(content.object().expect("an object was just packed"))
+}
