@@ -154,21 +154,6 @@ impl ApiError {
         .with_details(Map::new())
     }
 
-    /// A verb that the resource does not support, named.
-    pub fn verb_not_supported(resource: &GroupResource, verb: &str) -> Self {
-        Self::about(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
-            format!(
-                "{verb} is not supported on resources of kind {}",
-                quote(&resource.to_string())
-            ),
-            resource.group(),
-            resource.resource(),
-            "",
-        )
-    }
-
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }

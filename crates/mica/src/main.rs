@@ -25,11 +25,15 @@ fn main() -> ExitCode {
         Command::Up(arguments) => up::run(arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
         Command::Store(arguments) => client::block_on(store::run(arguments)),
-        Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "mica", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completion { shell } => completion(shell),
         Command::Version { output } => output::version(output),
     };
     exit::code(done)
+}
+
+fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    // Made whole first: the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mica", &mut script);
+    Ok(output::print(&String::from_utf8_lossy(&script))?)
 }

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::embedded::{self, Malformed};
 use super::failure::show_as_go;
 use super::node::{Node, Place, Reader};
-use super::rule::{self, COST_BUDGET, RuleCompiler, RuleSet, RuleSite};
+use super::rule::{self, RuleCompiler, RuleSet, RuleSite};
 use super::{prune, validate};
+use crate::cel::cost::RUNTIME_BUDGET;
 use crate::field::{Error, ErrorList, Path, aggregate};
 
 /// Whether defaults with unknown fields are refused: not if the definition had such before.
@@ -23,7 +24,7 @@ pub fn errors(schema: &Value, path: &Path, unpruned: Unpruned, compiler: &dyn Ru
     let mut checker = Checker {
         unpruned,
         compiler,
-        budget: COST_BUDGET,
+        budget: RUNTIME_BUDGET,
         errors: ErrorList::new(),
     };
     let around = Around {

@@ -38,10 +38,11 @@ use sha2::{Digest, Sha256};
 pub use embedded::Malformed;
 pub use node::Place;
 
+use crate::cel::cost::RUNTIME_BUDGET;
 use crate::field::{Error, ErrorList, Path, Reason};
 use crate::managed::schema::Type;
 use node::{Node, Reader};
-use rule::{COST_BUDGET, RuleCompiler, RuleSet, RuleSite};
+use rule::{RuleCompiler, RuleSet, RuleSite};
 
 /// A version's schema, ready for use.
 #[derive(Debug)]
@@ -157,7 +158,7 @@ impl Compiled {
                 warnings: Vec::new(),
             };
         }
-        let (ran, _) = rule::run(&self.root, &self.rules, object, old, &root, COST_BUDGET);
+        let (ran, _) = rule::run(&self.root, &self.rules, object, old, &root, RUNTIME_BUDGET);
         errors.extend(ran.errors);
         Checked {
             errors,

@@ -14,9 +14,6 @@ use super::ratchet::{self, OldItems, unchanged};
 use super::selectable;
 use crate::field::{Error, ErrorList, Path, Reason};
 
-/// What all rules of one request may cost together.
-pub const COST_BUDGET: i64 = 10_000_000;
-
 /// Compiles the rules of one place of a schema.
 pub trait RuleCompiler: Send + Sync {
     /// One result per rule, in order; an error where the place's type cannot be told to the expression language.

@@ -95,13 +95,6 @@ impl FieldSelector {
             equal == (term.operator == FieldOperator::Equals)
         })
     }
-
-    /// The same selector with every term checked or renamed; the first error ends it.
-    pub fn try_map<E>(self, change: impl FnMut(FieldTerm) -> Result<FieldTerm, E>) -> Result<Self, E> {
-        Ok(Self {
-            terms: self.terms.into_iter().map(change).collect::<Result<_, E>>()?,
-        })
-    }
 }
 
 impl fmt::Display for FieldSelector {

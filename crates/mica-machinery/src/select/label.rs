@@ -190,10 +190,6 @@ impl LabelSelector {
         self.requirements.is_empty() && self.nothing == Nothing::No
     }
 
-    pub fn is_nothing(&self) -> bool {
-        self.nothing == Nothing::Yes
-    }
-
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }

@@ -10,7 +10,7 @@ use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, PkiDir, shared_authority};
 use mica_server::serve::Server;
 use mica_server::start::{BOOKMARK_INTERVAL, ServerOptions};
-use mica_store::embedded::Options;
+use mica_store::embedded::{Options, Stats};
 use mica_store::{EmbeddedStore, EtcdConfig, EtcdStore, Store};
 
 use crate::cli::Profile;
@@ -50,6 +50,35 @@ impl OpenStore {
         match self {
             Self::Embedded(store) => Arc::new(store.clone()),
             Self::Etcd(store) => store.clone(),
+        }
+    }
+
+    /// Shows the sizes of a store of our own; etcd shows its own.
+    pub fn measure(&self, metrics: &Registry) {
+        type Read = fn(&Stats) -> u64;
+        const GAUGES: [(&str, &str, Read); 5] = [
+            ("mica_store_log_bytes", "Bytes of log on disk.", |stats| stats.log_bytes),
+            (
+                "mica_store_live_bytes",
+                "Bytes of log that are still needed.",
+                |stats| stats.live_bytes,
+            ),
+            ("mica_store_index_bytes", "Bytes of index on disk.", |stats| {
+                stats.index_bytes
+            }),
+            (
+                "mica_store_index_memory_bytes",
+                "Bytes of index that are not on disk yet.",
+                |stats| stats.index_memory_bytes,
+            ),
+            ("mica_store_watches", "Watches that are up to date.", |stats| {
+                stats.watches
+            }),
+        ];
+        let Self::Embedded(store) = self else { return };
+        for (name, help, read) in GAUGES {
+            let store = store.clone();
+            metrics.gauge_fn(name, help, move || read(&store.stats()) as f64);
         }
     }
 
@@ -100,4 +129,20 @@ pub async fn is_plane_host(server: &Server, host: &str) -> bool {
         None => server.directory.by_address("Host", host).await,
     };
     matches!(found, Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_sizes_of_the_store_are_metrics() {
+        let home = tempfile::tempdir().unwrap();
+        let store = OpenStore::Embedded(open_embedded(home.path()).await.unwrap());
+        let metrics = Registry::new();
+        store.measure(&metrics);
+        let text = metrics.encode();
+        assert_eq!(text.matches("# TYPE mica_store_").count(), 5, "{text}");
+        store.close().await;
+    }
 }

@@ -102,6 +102,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let pki = Pki::load(settings, &home, &store, &listen, &url).await?;
     let drain = CancellationToken::new();
     let registry = Arc::new(Registry::new());
+    store.measure(&registry);
     let server = backend::open_server(settings, store.store(), pki.authority.certificate_pem(), &registry).await?;
     let stopping = drain.clone();
     server.health.add("shutdown", Asks::WhenReady, move || {

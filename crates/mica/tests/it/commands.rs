@@ -1,9 +1,10 @@
 //! Commands beside `up`: what they print and how they fail.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use super::fake::{Script, serve};
-use super::process::run;
+use super::process::{mica, run};
 
 /// Runs commands against a scripted server.
 async fn check(script: Script, arguments: &[&str]) -> (i32, String, String) {
@@ -43,6 +44,19 @@ fn help_and_version_and_completion_print() {
         assert_eq!((code, script.contains("kubeconfig")), (0, true), "{shell}");
     }
     assert_eq!(run(home, &[]).0, 2);
+}
+
+#[test]
+fn a_reader_that_goes_early_is_no_failure_worth_a_word() {
+    let mut command = mica(Path::new("."));
+    command
+        .args(["completion", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
 #[test]

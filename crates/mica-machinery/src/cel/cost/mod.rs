@@ -18,9 +18,7 @@ pub use size::{Estimate, Size};
 /// What one call may spend.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 /// What the rules of one object, or one policy binding, may spend together.
-pub const RUNTIME_BUDGET: u64 = 10_000_000;
-/// What the match conditions of one webhook or policy may spend together.
-pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+pub const RUNTIME_BUDGET: i64 = 10_000_000;
 /// What one rule in a CRD may be estimated at, times how often it may run.
 pub const STATIC_RULE_LIMIT: u64 = 10_000_000;
 /// What all rules in a CRD may be estimated at together.

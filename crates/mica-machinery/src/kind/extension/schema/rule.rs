@@ -3,16 +3,13 @@
 use serde_json::Value;
 
 use super::openapi::{Cardinality, Checker, Context, Found, RuleScope, text};
+use crate::cel::cost::{STATIC_CRD_LIMIT, STATIC_RULE_LIMIT};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, present};
 use crate::kind::internal;
 use crate::schema::Place;
 use crate::schema::rule::{CompiledRule, MessageCheck, RuleError, RuleSite, UsesOldSelf};
 use crate::schema::selectable;
-
-/// What one rule may cost by estimate, and all rules of a schema together.
-const MAX_RULE_COST: u64 = 10_000_000;
-const MAX_SCHEMA_COST: u64 = 100_000_000;
 
 /// How many of the dearest rules are named when all together cost too much.
 const NAMED_RULES: usize = 4;
@@ -35,7 +32,7 @@ pub(super) struct Cost {
 impl Cost {
     fn observe(&mut self, path: &Path, cost: u64) {
         self.total = self.total.saturating_add(cost);
-        if cost >= MAX_SCHEMA_COST / 100 {
+        if cost >= STATIC_CRD_LIMIT / 100 {
             self.dearest.push((path.clone(), cost));
             self.dearest.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
             self.dearest.truncate(NAMED_RULES);
@@ -44,7 +41,7 @@ impl Cost {
 
     /// Refuses a schema whose rules cost too much together.
     pub(super) fn report(&mut self, path: &Path, errors: &mut ErrorList) {
-        if self.total <= MAX_SCHEMA_COST {
+        if self.total <= STATIC_CRD_LIMIT {
             return;
         }
         for (path, _) in &self.dearest {
@@ -52,7 +49,7 @@ impl Cost {
             errors.push(Error::forbidden(path, detail));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        errors.push(Error::forbidden(path, too_dear(what, self.total, MAX_SCHEMA_COST)));
+        errors.push(Error::forbidden(path, too_dear(what, self.total, STATIC_CRD_LIMIT)));
     }
 }
 
@@ -175,10 +172,10 @@ fn check_compiled(
         Cardinality::Unbounded => compiled.max_cardinality,
     };
     let cost = compiled.max_cost.saturating_mul(times);
-    if checker.demands.rule_cost && cost > MAX_RULE_COST {
+    if checker.demands.rule_cost && cost > STATIC_RULE_LIMIT {
         errors.push(Error::forbidden(
             &rule_path,
-            too_dear("estimated rule cost", cost, MAX_RULE_COST),
+            too_dear("estimated rule cost", cost, STATIC_RULE_LIMIT),
         ));
     }
     checker.cost.observe(&rule_path, cost);
@@ -192,8 +189,8 @@ fn check_compiled(
         MessageCheck::Absent => {}
         MessageCheck::Failed(text) => errors.push(invalid_as(&message_path, &shown(rule), text)),
         MessageCheck::Cost(cost) => {
-            if checker.demands.rule_cost && *cost > MAX_RULE_COST {
-                let detail = too_dear("estimated messageExpression cost", *cost, MAX_RULE_COST);
+            if checker.demands.rule_cost && *cost > STATIC_RULE_LIMIT {
+                let detail = too_dear("estimated messageExpression cost", *cost, STATIC_RULE_LIMIT);
                 errors.push(Error::forbidden(&message_path, detail));
             }
             checker.cost.observe(&message_path, *cost);
