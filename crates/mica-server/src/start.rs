@@ -12,6 +12,7 @@ use crate::authn::Authenticator;
 use crate::custom::Definitions;
 use crate::custom::work::Worker;
 use crate::discovery::Documents;
+use crate::egress::{Egress, EgressOptions};
 use crate::error::ApiError;
 use crate::health::{Asks, Health};
 use crate::metrics;
@@ -36,6 +37,8 @@ pub struct ServerOptions {
     pub metrics: Arc<metrics::Registry>,
     /// How often a quiet watch that asked for bookmarks gets one; [`BOOKMARK_INTERVAL`] unless a test is in a hurry.
     pub bookmark_interval: Duration,
+    /// Where calls of webhooks may go.
+    pub egress: EgressOptions,
 }
 
 impl Server {
@@ -78,6 +81,7 @@ impl Server {
             definitions,
             plane_documents: Documents::new(plane_scheme.iter()),
             openapi: OpenApi::new(&described.0, &described.1),
+            egress: Egress::new(options.egress),
         }))
     }
 

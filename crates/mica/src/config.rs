@@ -1,10 +1,12 @@
 //! Settings: flags and variables over the file over defaults, checked as a whole.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mica_server::egress::{EgressOptions, Network, Services};
 use mica_server::http::parse_go_duration;
 use mica_store::etcd::EtcdConfig;
 use serde::Deserialize;
@@ -31,6 +33,8 @@ pub struct Settings {
     pub log_format: LogFormat,
     pub otlp: Option<Otlp>,
     pub drain_timeout: Duration,
+    /// Where webhooks may be.
+    pub egress: EgressOptions,
 }
 
 /// Where traces go.
@@ -68,6 +72,17 @@ struct File {
     otlp_endpoint: Option<String>,
     otlp_sampling: Option<f64>,
     drain_timeout: Option<String>,
+    egress: EgressFile,
+}
+
+/// What the server may call because an object says so. Only the file says this: it is a decision, not an option of the day.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct EgressFile {
+    /// Address ranges that planes may reach beside public ones.
+    allow: Vec<String>,
+    /// `NAMESPACE/NAME:PORT` of a service to the `https://HOST[:PORT]` where it is.
+    services: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -110,7 +125,28 @@ impl Settings {
             log_format: arguments.log_format.or(file.log_format).unwrap_or_default(),
             otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,
             drain_timeout,
+            egress: file.egress.options()?,
         })
+    }
+}
+
+impl EgressFile {
+    fn options(&self) -> Result<EgressOptions, Usage> {
+        let allow = self
+            .allow
+            .iter()
+            .map(|text| {
+                text.parse::<Network>()
+                    .map_err(|error| Usage(format!("egress.allow: {error}")))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut services = Services::default();
+        for (service, url) in &self.services {
+            services
+                .insert(service, url)
+                .map_err(|error| Usage(format!("egress.services: {error}")))?;
+        }
+        Ok(EgressOptions { allow, services })
     }
 }
 
@@ -304,6 +340,19 @@ mod tests {
                 "san: [a.example, \"*.b.example\", \"::1\", \"a b\"]\n",
                 "san: \"a b\" is neither a DNS name nor an IP address",
             ),
+            (
+                "egress: {allow: [10.0.0.1/8]}\n",
+                "egress.allow: \"10.0.0.1/8\" is not an address range",
+            ),
+            (
+                "egress: {services: {svc: 'https://h'}}\n",
+                "egress.services: \"svc\" is not NAMESPACE/NAME:PORT",
+            ),
+            (
+                "egress: {services: {'a/b:1': 'http://h'}}\n",
+                "egress.services: \"http://h\" is not https://HOST[:PORT]",
+            ),
+            ("egress: {deny: []}\n", "deny"),
         ] {
             let (_home, arguments) = in_file(text);
             let message = refused(arguments);

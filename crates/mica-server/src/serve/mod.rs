@@ -17,6 +17,7 @@ use crate::authn::{self, Authenticator};
 use crate::authz::{self, User};
 use crate::custom::Definitions;
 use crate::discovery::Documents;
+use crate::egress::Egress;
 use crate::encode;
 use crate::error::ApiError;
 use crate::health::Health;
@@ -45,6 +46,8 @@ pub struct Server {
     /// What discovery says of the built-in kinds of planes: all that the all-planes address has in common.
     pub plane_documents: Documents,
     pub openapi: OpenApi,
+    /// The way out, for whatever calls webhooks.
+    pub egress: Egress,
 }
 
 /// A request with its body read and its asker known.

@@ -4,9 +4,12 @@
 
 mod client;
 mod connection;
+mod conversion;
 mod coverage;
 mod drain;
+mod egress;
 mod fixture;
+mod hook;
 mod lists;
 mod objects;
 mod planes;

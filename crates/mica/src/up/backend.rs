@@ -112,6 +112,7 @@ pub async fn open_server(
         root_ca: root_ca.to_owned(),
         metrics: metrics.clone(),
         bookmark_interval: BOOKMARK_INTERVAL,
+        egress: settings.egress.clone(),
     };
     Server::open(store, options).await.map_err(|error| match error.cause() {
         Some(cause) => anyhow!("{error}: {cause}"),
