@@ -6,8 +6,8 @@
 pub mod authn;
 pub mod authz;
 pub mod base;
-pub mod custom;
 pub mod conversion;
+pub mod custom;
 pub mod discovery;
 pub mod egress;
 pub mod encode;
