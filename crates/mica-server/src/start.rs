@@ -46,11 +46,6 @@ impl Server {
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
         let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES, &OBJECTS]));
         let plane_scheme = Arc::new(Scheme::new(options.profile, &[&OBJECTS]));
-        // OpenAPI describes types, and objects are of every type.
-        let described = (
-            Scheme::new(options.profile, &[&PLANES]),
-            Scheme::new(options.profile, &[]),
-        );
         let base = base_objects(options.profile, &options.root_ca);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
         let moved = directory.rebase(&directory.root()).await?;
@@ -80,7 +75,7 @@ impl Server {
             metrics: options.metrics,
             definitions,
             plane_documents: Documents::new(plane_scheme.iter()),
-            openapi: OpenApi::new(&described.0, &described.1),
+            openapi: OpenApi::new(&root_scheme, &plane_scheme),
             egress: Egress::new(options.egress),
         }))
     }

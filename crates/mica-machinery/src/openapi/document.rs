@@ -163,11 +163,33 @@ impl Api<'_> {
     /// The schemas of all types that the operations name, and of those below them.
     fn definitions(&self, paths: &[PathItem], dialect: Dialect, served: &[(&str, &str)]) -> Value {
         let define = |name: String| {
-            let definition = define(&name, dialect, self.describe, served);
+            let mut definition = define(&name, dialect, self.describe, served);
+            self.add_own_kinds(&name, &mut definition, served);
             (name, definition)
         };
         let names = types_of(paths).into_iter();
         names.map(define).collect::<Map<String, Value>>().into()
+    }
+
+    /// A type may be served as a kind that the fact table does not know it by.
+    fn add_own_kinds(&self, name: &str, definition: &mut Value, served: &[(&str, &str)]) {
+        let of_versions = self
+            .resources
+            .iter()
+            .filter(|resource| served.contains(&(&resource.group, &resource.version)));
+        for resource in of_versions {
+            let kind = match name {
+                _ if name == resource.r#type => resource.kind.clone(),
+                _ if name == resource.list => format!("{}List", resource.kind),
+                _ => continue,
+            };
+            let own = json!({"group": resource.group, "version": resource.version, "kind": kind});
+            match definition.get_mut(GVK) {
+                Some(Value::Array(kinds)) if kinds.contains(&own) => {}
+                Some(Value::Array(kinds)) => kinds.push(own),
+                _ => definition[GVK] = json!([own]),
+            }
+        }
     }
 }
 

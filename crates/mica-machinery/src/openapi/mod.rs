@@ -90,7 +90,7 @@ pub enum Encodings {
 const DELETED_UNSAID: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
 
 impl ApiResource {
-    /// A resource whose kind is in the fact table.
+    /// A resource whose kind is in the fact table, or is the metadata of others' objects.
     ///
     /// # Panics
     /// If it is not.
@@ -99,9 +99,7 @@ impl ApiResource {
         let ty = facts().ty(known(own));
         let list = format!("{}List", resource.kind);
         // Review kinds have no list.
-        let list = facts()
-            .kind(resource.group, resource.version, &list)
-            .map(|list| facts().ty(list).openapi);
+        let list = find([resource.group, resource.version, &list]).map(|list| facts().ty(list).openapi);
         Self {
             group: resource.group.to_owned(),
             version: resource.version.to_owned(),
@@ -142,10 +140,17 @@ impl ApiSubresource {
     }
 }
 
-fn known([group, version, kind]: [&str; 3]) -> TypeId {
-    facts()
-        .kind(group, version, kind)
-        .unwrap_or_else(|| panic!("the fact table has {group}/{version} {kind}"))
+fn known(kind: [&str; 3]) -> TypeId {
+    find(kind).unwrap_or_else(|| panic!("the fact table has {}", kind.join("/")))
+}
+
+fn find([group, version, kind]: [&str; 3]) -> Option<TypeId> {
+    match kind {
+        // Metadata may be served in any group.
+        "PartialObjectMetadata" => Some(facts().well_known().partial_object_metadata),
+        "PartialObjectMetadataList" => Some(facts().well_known().partial_object_metadata_list),
+        _ => facts().kind(group, version, kind),
+    }
 }
 
 fn strings(texts: &[&str]) -> Vec<String> {

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 use mica_machinery::facts::facts;
@@ -17,6 +18,18 @@ pub struct Descriptions {
 }
 
 impl Descriptions {
+    /// The descriptions of what documents of custom resources have in common.
+    pub fn of_custom() -> &'static Self {
+        static SHARED: LazyLock<Descriptions> = LazyLock::new(|| {
+            // A scale, and one kind that says what every kind has.
+            let wanted = ["io.k8s.api.autoscaling.v1.Scale", "io.k8s.api.core.v1.ConfigMap"];
+            Descriptions {
+                schemas: describe_types(&BTreeSet::from(wanted)),
+            }
+        });
+        &SHARED
+    }
+
     /// The descriptions of everything that the documents of these resources have in them.
     pub fn of<'a>(resources: impl IntoIterator<Item = &'a ApiResource>) -> Self {
         let resources: Vec<&ApiResource> = resources.into_iter().collect();
@@ -25,21 +38,27 @@ impl Descriptions {
             wanted.insert(&resource.r#type);
             wanted.extend(resource.subresources.iter().map(|sub| sub.r#type.as_str()));
         }
-        let mut generator = SchemaGenerator::default();
-        for (name, add) in KINDS.iter().chain(EVERYWHERE) {
-            let name = name();
-            if name.starts_with("io.k8s.apimachinery.") || wanted.contains(name.as_ref()) {
-                add(&mut generator);
-            }
-        }
-        let mut schemas = generator.take_definitions(true);
-        describe_event(&mut schemas);
+        let mut schemas = describe_types(&wanted);
         for resource in resources.into_iter().filter(|resource| !resource.list.is_empty()) {
             let list = describe_list(&schemas, resource);
             schemas.entry(resource.list.clone()).or_insert(list);
         }
         Self { schemas }
     }
+}
+
+/// Those types, what every document may hold, and what they refer to.
+fn describe_types(wanted: &BTreeSet<&str>) -> Map<String, Value> {
+    let mut generator = SchemaGenerator::default();
+    for (name, add) in KINDS.iter().chain(EVERYWHERE) {
+        let name = name();
+        if name.starts_with("io.k8s.apimachinery.") || wanted.contains(name.as_ref()) {
+            add(&mut generator);
+        }
+    }
+    let mut schemas = generator.take_definitions(true);
+    describe_event(&mut schemas);
+    schemas
 }
 
 impl Describe for Descriptions {

@@ -1,15 +1,21 @@
 //! `/openapi/v3` and `/openapi/v2`: documents of what is served, in JSON and protobuf.
 //!
-//! Addresses in the index stay inside the prefix that the client came by. They carry the document's hash, so that what was
-//! once read under such an address is good for ever.
+//! A plane's documents are those of the built-in kinds, which exist once, and those of its definitions, which planes with the
+//! same definitions share. Addresses in the index stay inside the prefix that the client came by. They carry the document's
+//! hash, so that what was once read under such an address is good for ever.
 
 mod build;
+mod custom;
 mod describe;
+mod document;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::{Response, StatusCode};
 use jiff::tz::TimeZone;
@@ -17,7 +23,10 @@ use jiff::{Timestamp, ToSpan as _};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use self::build::{Described, Document, Documents};
+use self::build::Described;
+use self::custom::CustomDocuments;
+pub use self::custom::{Definitions, NoDefinitions};
+use self::document::{Added, Document, Documents, Swagger};
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::plane::Plane;
@@ -30,6 +39,7 @@ pub struct OpenApi {
     plane: Described,
     /// Those of OpenAPI 3.0: root's and the planes'.
     documents: OnceCell<[Documents; 2]>,
+    custom: CustomDocuments,
 }
 
 impl OpenApi {
@@ -39,14 +49,17 @@ impl OpenApi {
             root: described(root),
             plane: described(plane),
             documents: OnceCell::new(),
+            custom: CustomDocuments::default(),
         }
     }
 
-    /// Answers a request below `/openapi`. The methods are not looked at, as upstream does not.
+    /// Answers a request below `/openapi` in a plane with these definitions. The methods are not looked at, as upstream does
+    /// not.
     pub(crate) async fn answer(
         &self,
         call: &Call<'_>,
         plane: Option<&Plane>,
+        definitions: &dyn Definitions,
         rest: &[&str],
     ) -> Result<Response<Body>, ApiError> {
         let whose = if plane.is_some_and(Plane::is_root) {
@@ -60,24 +73,57 @@ impl OpenApi {
             hash: call.query.get("hash").unwrap_or_default(),
             prefix: &call.located.prefix,
         };
-        self.respond(whose, rest, &asked).await
+        self.respond(whose, definitions, rest, &asked).await
     }
 
-    async fn respond(&self, whose: Whose, rest: &[&str], asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
+    async fn respond(
+        &self,
+        whose: Whose,
+        definitions: &dyn Definitions,
+        rest: &[&str],
+        asked: &Asked<'_>,
+    ) -> Result<Response<Body>, ApiError> {
         match rest {
-            ["v2"] => {
-                let described = if whose == Whose::Root { &self.root } else { &self.plane };
-                send(described.swagger().await?, SWAGGER, None, asked).await
+            ["v2"] => self.swagger(whose, definitions, asked).await,
+            ["v3"] => {
+                let built_in = self.documents(whose).await?;
+                let custom = self.custom.index(definitions).await?;
+                // Built-in kinds win, should a definition be of their group and version.
+                let mut hashes: BTreeMap<&str, &str> = BTreeMap::new();
+                hashes.extend(custom.iter().map(|(name, entry)| (name.as_str(), entry.hash.as_str())));
+                hashes.extend(
+                    built_in
+                        .iter()
+                        .map(|(name, document)| (name.as_str(), document.hash.as_str())),
+                );
+                Ok(index(hashes, asked))
             }
-            ["v3"] => Ok(index(self.documents(whose).await?, asked)),
             ["v3", name @ ..] => {
                 let name = name.join("/");
-                match self.documents(whose).await?.get(&name) {
-                    Some(document) => send(document, OPENAPI3, Some(&name), asked).await,
+                let found = match self.documents(whose).await?.get(&name) {
+                    Some(document) => Some(document.clone()),
+                    None => self.custom.document(&name, definitions).await?,
+                };
+                match found {
+                    Some(document) => send(&Whole(&document), &OPENAPI3, Some(&name), asked).await,
                     None => Ok(empty(StatusCode::NOT_FOUND)),
                 }
             }
             _ => Err(ApiError::page_not_found()),
+        }
+    }
+
+    async fn swagger(
+        &self,
+        whose: Whose,
+        definitions: &dyn Definitions,
+        asked: &Asked<'_>,
+    ) -> Result<Response<Body>, ApiError> {
+        let described = if whose == Whose::Root { &self.root } else { &self.plane };
+        let swagger = described.swagger().await?;
+        match self.custom.swagger(definitions, swagger.clone()).await? {
+            None => send(&Whole(&swagger.document), &SWAGGER, None, asked).await,
+            Some(added) => send(&Extended(swagger, &added), &SWAGGER, None, asked).await,
         }
     }
 
@@ -120,15 +166,53 @@ const SWAGGER: Media = Media {
     new: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 };
 
-/// Which documents there are, by name, and where.
-fn index(documents: &Documents, asked: &Asked<'_>) -> Response<Body> {
-    let entry = |(name, document): (&String, &Arc<Document>)| {
-        (
-            name.clone(),
-            json!({"serverRelativeURL": locator(asked.prefix, name, document)}),
-        )
+/// Something to send in either encoding.
+#[async_trait]
+trait Sendable: Sync {
+    fn hash(&self) -> Cow<'_, str>;
+    async fn encoded(&self, encoding: Encoding) -> Result<Bytes, ApiError>;
+}
+
+struct Whole<'a>(&'a Document);
+
+#[async_trait]
+impl Sendable for Whole<'_> {
+    fn hash(&self) -> Cow<'_, str> {
+        self.0.hash.as_str().into()
+    }
+
+    async fn encoded(&self, encoding: Encoding) -> Result<Bytes, ApiError> {
+        match encoding {
+            Encoding::Json => Ok(self.0.json()),
+            Encoding::Protobuf => self.0.protobuf().await,
+        }
+    }
+}
+
+/// A Swagger document with custom resources added.
+struct Extended<'a>(&'a Swagger, &'a Added);
+
+#[async_trait]
+impl Sendable for Extended<'_> {
+    fn hash(&self) -> Cow<'_, str> {
+        self.0.hash_with(self.1).into()
+    }
+
+    async fn encoded(&self, encoding: Encoding) -> Result<Bytes, ApiError> {
+        match encoding {
+            Encoding::Json => Ok(self.0.json_with(self.1)),
+            Encoding::Protobuf => self.0.protobuf_with(self.1).await,
+        }
+    }
+}
+
+/// Which documents there are, by name, and where: `hashes` are theirs.
+fn index(hashes: BTreeMap<&str, &str>, asked: &Asked<'_>) -> Response<Body> {
+    let entry = |(name, hash): (&str, &str)| {
+        let address = locator(asked.prefix, name, hash);
+        (name.to_owned(), json!({"serverRelativeURL": address}))
     };
-    let paths: Map<String, Value> = documents.iter().map(entry).collect();
+    let paths: Map<String, Value> = hashes.into_iter().map(entry).collect();
     let mut response = Response::new(Body::full(json!({"paths": paths}).to_string()));
     response
         .headers_mut()
@@ -136,24 +220,25 @@ fn index(documents: &Documents, asked: &Asked<'_>) -> Response<Body> {
     response
 }
 
-fn locator(prefix: &str, name: &str, document: &Document) -> String {
-    format!("{prefix}/openapi/v3/{name}?hash={}", document.hash)
+fn locator(prefix: &str, name: &str, hash: &str) -> String {
+    format!("{prefix}/openapi/v3/{name}?hash={hash}")
 }
 
 /// Sends a document, or says that the client has it, or where it is now. `name`: it is one of several, with a hash to ask by.
 async fn send(
-    document: &Document,
-    media: Media,
+    document: &dyn Sendable,
+    media: &Media,
     name: Option<&str>,
     asked: &Asked<'_>,
 ) -> Result<Response<Body>, ApiError> {
-    let mut response = match negotiate(asked.accept, &media) {
+    let hash = document.hash();
+    let mut response = match negotiate(asked.accept, media) {
         None => empty(StatusCode::NOT_ACCEPTABLE),
         Some(encoding) => {
             let mut response = match name {
-                Some(name) if !asked.hash.is_empty() && asked.hash != document.hash => moved(document, name, asked)?,
-                _ if is_known(asked.if_none_match, &document.hash) => empty(StatusCode::NOT_MODIFIED),
-                _ => full(document, encoding).await?,
+                Some(name) if !asked.hash.is_empty() && asked.hash != hash => moved(&hash, name, asked)?,
+                _ if is_known(asked.if_none_match, &hash) => empty(StatusCode::NOT_MODIFIED),
+                _ => Response::new(Body::full(document.encoded(encoding).await?)),
             };
             if response.status() != StatusCode::NOT_MODIFIED {
                 let content_type = if encoding == Encoding::Json {
@@ -165,10 +250,10 @@ async fn send(
                     .headers_mut()
                     .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
             }
-            if name.is_some() && asked.hash == document.hash {
+            if name.is_some() && asked.hash == hash {
                 keep_for_ever(&mut response);
             }
-            let tag = HeaderValue::from_str(&format!("\"{}\"", document.hash)).expect("a hash is hexadecimal");
+            let tag = HeaderValue::from_str(&format!("\"{hash}\"")).expect("a hash is hexadecimal");
             response.headers_mut().insert(ETAG, tag);
             response
         }
@@ -183,18 +268,10 @@ fn empty(code: StatusCode) -> Response<Body> {
     response
 }
 
-async fn full(document: &Document, encoding: Encoding) -> Result<Response<Body>, ApiError> {
-    let bytes = match encoding {
-        Encoding::Json => document.json(),
-        Encoding::Protobuf => document.protobuf().await?,
-    };
-    Ok(Response::new(Body::full(bytes)))
-}
-
 /// The hash is an old one: here is the address with the current one.
-fn moved(document: &Document, name: &str, asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
+fn moved(hash: &str, name: &str, asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     let mut response = empty(StatusCode::MOVED_PERMANENTLY);
-    let address = HeaderValue::from_str(&locator(asked.prefix, name, document));
+    let address = HeaderValue::from_str(&locator(asked.prefix, name, hash));
     let address = address.map_err(|error| ApiError::internal("writing an address").because(error))?;
     response.headers_mut().insert(LOCATION, address);
     Ok(response)

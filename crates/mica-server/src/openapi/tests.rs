@@ -1,5 +1,9 @@
 //! Claims about answers, and about how much of what is served is described.
 
+mod custom;
+
+use std::sync::Arc;
+
 use expect_test::{Expect, expect};
 use http_body_util::BodyExt as _;
 use mica_machinery::kind::Profile;
@@ -7,12 +11,13 @@ use mica_machinery::openapi::{ApiResource, Describe as _};
 
 use super::describe::Descriptions;
 use super::*;
+use crate::objects::OBJECTS;
 use crate::plane::kind::PLANES;
 
 fn openapi() -> OpenApi {
     OpenApi::new(
-        &Scheme::new(Profile::Generic, &[&PLANES]),
-        &Scheme::new(Profile::Generic, &[]),
+        &Scheme::new(Profile::Generic, &[&PLANES, &OBJECTS]),
+        &Scheme::new(Profile::Generic, &[&OBJECTS]),
     )
 }
 
@@ -25,7 +30,10 @@ const NOTHING: Asked<'_> = Asked {
 
 async fn answer(openapi: &OpenApi, whose: Whose, path: &str, asked: Asked<'_>) -> Response<Body> {
     let rest: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    openapi.respond(whose, &rest, &asked).await.expect("an answer")
+    openapi
+        .respond(whose, &NoDefinitions, &rest, &asked)
+        .await
+        .expect("an answer")
 }
 
 async fn json_of(response: Response<Body>) -> Value {
@@ -74,13 +82,27 @@ async fn the_index_stays_inside_the_prefix() {
         index["paths"]["api/v1"]["serverRelativeURL"],
         format!("/clusters/p1/control-plane/openapi/v3/api/v1?hash={hash}")
     );
-    let names: Vec<&String> = index["paths"].as_object().expect("paths").keys().collect();
+    let own = |whose| answer(&openapi, whose, "v3/apis/mica.dev/v1alpha1", NOTHING);
+    let schemas = |document: Value| document["components"]["schemas"].as_object().expect("schemas").clone();
+    let (root, plane) = (
+        json_of(own(Whose::Root).await).await,
+        json_of(own(Whose::Planes).await).await,
+    );
+    assert!(schemas(root).contains_key("dev.mica.v1alpha1.Plane"));
     assert!(
-        !names.iter().any(|name| name.contains("mica.dev")),
+        !schemas(plane).contains_key("dev.mica.v1alpha1.Plane"),
         "planes have no planes"
     );
-    let root = json_of(answer(&openapi, Whose::Root, "v3", NOTHING).await).await;
-    assert!(root["paths"]["apis/mica.dev/v1alpha1"].is_object());
+}
+
+#[tokio::test]
+async fn objects_can_be_explained() {
+    let document = json_of(answer(&openapi(), Whose::Planes, "v3/apis/mica.dev/v1alpha1", NOTHING).await).await;
+    let schema = &document["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata"];
+    let own = json!({"group": "mica.dev", "version": "v1alpha1", "kind": "PartialObjectMetadata"});
+    let kinds = schema["x-kubernetes-group-version-kind"].as_array().expect("kinds");
+    assert!(kinds.contains(&own), "{kinds:?}");
+    assert!(document["paths"]["/apis/mica.dev/v1alpha1/objects"]["get"].is_object());
 }
 
 #[tokio::test]
@@ -173,7 +195,7 @@ async fn other_pages_are_not_found() {
     for path in ["", "v1", "v2/api"] {
         let rest: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         let error = openapi()
-            .respond(Whose::Root, &rest, &NOTHING)
+            .respond(Whose::Root, &NoDefinitions, &rest, &NOTHING)
             .await
             .err()
             .expect("refused");
@@ -232,9 +254,10 @@ async fn root_and_planes_share_what_is_the_same() {
     let [root, plane] = [Whose::Root, Whose::Planes].map(|whose| openapi.documents(whose));
     let (root, plane) = (root.await.expect("documents"), plane.await.expect("documents"));
     for (name, document) in plane {
-        assert!(Arc::ptr_eq(document, &root[name]), "{name}");
+        let same = Arc::ptr_eq(document, &root[name]);
+        assert_eq!(same, name != "apis/mica.dev/v1alpha1", "{name}");
     }
-    assert_eq!(root.len(), plane.len() + 2);
+    assert_eq!(root.len(), plane.len());
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::health::Endpoint;
 use crate::http::Body;
 use crate::negotiate::{self, Discovery, Output};
+use crate::openapi::NoDefinitions;
 use crate::plane::Plane;
 use crate::request::{Address, Path};
 use crate::version;
@@ -135,7 +136,11 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         ["openapi", rest @ ..] => {
             let plane = plane(call).await?;
-            return call.server.openapi.answer(call, plane.as_deref(), rest).await;
+            return call
+                .server
+                .openapi
+                .answer(call, plane.as_deref(), &NoDefinitions, rest)
+                .await;
         }
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
             Some(endpoint) => {

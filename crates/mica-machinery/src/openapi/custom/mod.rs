@@ -169,26 +169,47 @@ pub struct Addition {
     pub paths: Map<String, Value>,
 }
 
-/// What these resources add to the Swagger document `built_in`, whose own paths, definitions and parameters stay as they are.
+/// What is in a Swagger document already, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Taken {
+    definitions: BTreeSet<String>,
+    parameters: BTreeSet<String>,
+    paths: BTreeSet<String>,
+}
+
+impl Taken {
+    pub fn by(document: &Value) -> Self {
+        let names = |section: &str| {
+            let section = document[section].as_object().into_iter().flatten();
+            section.map(|(name, _)| name.clone()).collect()
+        };
+        Self {
+            definitions: names("definitions"),
+            parameters: names("parameters"),
+            paths: names("paths"),
+        }
+    }
+}
+
+/// What these resources add to a Swagger document; what it has already stays as it is.
 pub fn addition<'a>(
     resources: impl IntoIterator<Item = &'a CustomResource>,
-    built_in: &Value,
+    taken: &Taken,
     describe: &dyn Describe,
 ) -> Addition {
-    let has = |section: &str, name: &str| built_in[section].get(name).is_some();
     let mut added = Addition::default();
     let mut shared = Shared::new();
     for resource in resources {
         let mut items = operation::paths(resource, describe);
-        items.retain(|item| !has("paths", &item.path));
+        items.retain(|item| !taken.paths.contains(&item.path));
         if items.is_empty() {
             continue;
         }
         let mut own = publish::definitions(resource, Dialect::Swagger, describe);
-        rename_taken(&mut own, &mut items, &|name| has("definitions", name));
+        rename_taken(&mut own, &mut items, &|name| taken.definitions.contains(name));
         added.definitions.extend(own);
         for name in shared_types(&items) {
-            if !has("definitions", &name) && !added.definitions.contains_key(&name) {
+            if !taken.definitions.contains(&name) && !added.definitions.contains_key(&name) {
                 let definition = define(&name, Dialect::Swagger, describe, &client_versions());
                 added.definitions.insert(name, definition);
             }
@@ -198,7 +219,9 @@ pub fn addition<'a>(
             .map(|item| (item.path.clone(), swagger_path(item, &mut shared)));
         added.paths.extend(&mut paths);
     }
-    let shared = shared.into_values().filter(|(name, _)| !has("parameters", name));
+    let shared = shared
+        .into_values()
+        .filter(|(name, _)| !taken.parameters.contains(name));
     added.parameters = shared.collect();
     added
 }

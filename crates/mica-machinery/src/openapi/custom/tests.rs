@@ -111,7 +111,7 @@ fn swagger_documents_are_upstreams() {
     let expected: BTreeMap<String, Map<String, Value>> =
         serde_json::from_str(include_str!("fixtures/swagger.json")).expect("JSON");
     let built_in = built_in_swagger();
-    let added = addition(&resources(), &built_in, &Marked);
+    let added = addition(&resources(), &Taken::by(&built_in), &Marked);
     // No built-in kind here has a scale.
     let names = added.definitions.keys();
     let own: Vec<&String> = names
@@ -177,7 +177,7 @@ fn every_reference_resolves() {
         }
     }
     let mut swagger = built_in_swagger();
-    let added = addition(&resources, &swagger, &Marked);
+    let added = addition(&resources, &Taken::by(&swagger), &Marked);
     for (section, added) in [
         ("definitions", added.definitions),
         ("parameters", added.parameters),
@@ -227,6 +227,21 @@ fn protobuf_says_what_json_says() {
 }
 
 #[test]
+fn what_is_added_may_follow_in_protobuf() {
+    let mut swagger = built_in_swagger();
+    let added = addition(&resources(), &Taken::by(&swagger), &Marked);
+    let added = json!({"definitions": added.definitions, "parameters": added.parameters, "paths": added.paths});
+    let bytes = [gnostic::swagger(&swagger), gnostic::swagger(&added)].concat();
+    for (section, added) in added.as_object().expect("sections") {
+        let section = swagger[section].as_object_mut().expect("a section");
+        section.extend(added.as_object().expect("a section").clone());
+    }
+    drop_zero_bounds(&mut swagger);
+    let read = gnostic::read::read_swagger(&bytes);
+    assert_eq!(first_difference(&read, &swagger, ""), None);
+}
+
+#[test]
 fn a_taken_name_is_not_taken_away() {
     let definition = json!({"spec": {
         "group": "core.api.k8s.io",
@@ -235,7 +250,7 @@ fn a_taken_name_is_not_taken_away() {
         "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
     }});
     let resources = CustomResource::served_by(&definition);
-    let added = addition(&resources, &built_in_swagger(), &Marked);
+    let added = addition(&resources, &Taken::by(&built_in_swagger()), &Marked);
     expect![[r#"["io.k8s.api.core.v1.ConfigMapList_v2", "io.k8s.api.core.v1.ConfigMap_v2"]"#]]
         .assert_eq(&format!("{:?}", added.definitions.keys().collect::<Vec<_>>()));
     let mut targets = BTreeSet::new();
@@ -256,7 +271,8 @@ fn paths_that_are_there_stay_as_they_are() {
         "names": {"kind": "Part", "listKind": "PartList", "plural": "roles"},
         "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
     }});
-    let added = addition(&CustomResource::served_by(&definition), &built_in_swagger(), &Marked);
+    let taken = Taken::by(&built_in_swagger());
+    let added = addition(&CustomResource::served_by(&definition), &taken, &Marked);
     assert_eq!(added, Addition::default());
 }
 
