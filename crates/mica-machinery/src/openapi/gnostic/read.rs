@@ -29,7 +29,7 @@ fn read_message(message: &Message, bytes: &[u8]) -> Map<String, Value> {
                 (Form::List(_), _) => drop(object.insert((*key).to_owned(), json!([value]))),
                 // A message that comes again is merged with what came before.
                 (Form::Message(_), Some(Value::Object(known))) => {
-                    known.extend(value.as_object().cloned().unwrap_or_default())
+                    known.extend(value.as_object().cloned().unwrap_or_default());
                 }
                 _ => drop(object.insert((*key).to_owned(), value)),
             }
