@@ -5,6 +5,7 @@
 //! which its writes compare. One watch over the definitions of all planes keeps the cache true.
 
 mod set;
+pub mod source;
 pub mod work;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::plane::cache::Followed;
 use crate::scheme::Served;
+use crate::stored::Stored;
 use set::Shared;
 pub use set::{Set, Versions};
 
@@ -106,28 +108,12 @@ impl Definitions {
     }
 
     async fn load(&self, plane: &Plane) -> Result<Customs, ApiError> {
-        let range = plane.keys.resource(&definitions());
-        let (mut at, mut after): (Option<Revision>, Option<Key>) = (None, None);
         let (mut versions, mut revisions) = (Vec::new(), Vec::new());
-        loop {
-            let query = RangeQuery {
-                range: &range,
-                at,
-                after: after.as_ref(),
-                limit: PAGE,
-            };
-            let page = self.store.range(query).await?;
-            at = Some(page.revision);
-            for (key, record) in &page.records {
-                let Some(stored) = plane.read(key, record)?.object() else {
-                    continue;
-                };
-                versions.push(self.shared.versions(key.name(), &stored).await?);
-                revisions.push(record.revision);
-            }
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => break,
+        let mut pages = Pages::new(plane);
+        while let Some(page) = pages.next(&*self.store).await? {
+            for read in page {
+                versions.push(self.shared.versions(&read.name, &read.stored).await?);
+                revisions.push(read.revision);
             }
         }
         Ok(Customs {
@@ -164,6 +150,61 @@ impl Definitions {
                 Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
             }
         }
+    }
+}
+
+/// A definition of a plane, as stored.
+struct Read {
+    name: String,
+    revision: Revision,
+    stored: Stored,
+}
+
+/// Reads a plane's definitions a page at a time, all at one revision, in the order of their names.
+struct Pages<'a> {
+    plane: &'a Plane,
+    range: KeyRange,
+    at: Option<Revision>,
+    after: Option<Key>,
+    done: bool,
+}
+
+impl<'a> Pages<'a> {
+    fn new(plane: &'a Plane) -> Self {
+        Self {
+            plane,
+            range: plane.keys.resource(&definitions()),
+            at: None,
+            after: None,
+            done: false,
+        }
+    }
+
+    async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Read>>, ApiError> {
+        if self.done {
+            return Ok(None);
+        }
+        let query = RangeQuery {
+            range: &self.range,
+            at: self.at,
+            after: self.after.as_ref(),
+            limit: PAGE,
+        };
+        let page = store.range(query).await?;
+        self.at = Some(page.revision);
+        self.after = page.records.last().map(|(key, _)| key.clone());
+        self.done = !page.more || self.after.is_none();
+        let mut read = Vec::with_capacity(page.records.len());
+        for (key, record) in &page.records {
+            if let Some(stored) = self.plane.read(key, record)?.object() {
+                read.push(Read {
+                    name: key.name().to_owned(),
+                    revision: record.revision,
+                    stored,
+                });
+            }
+        }
+        Ok(Some(read))
     }
 }
 

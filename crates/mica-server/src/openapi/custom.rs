@@ -27,7 +27,7 @@ const SWAGGER_BYTES: u64 = 32 << 20;
 
 /// What a plane's definitions are.
 #[async_trait]
-pub trait Definitions: Send + Sync {
+pub trait Source: Send + Sync {
     /// What tells this set of definitions, and the built-in kinds beside them, from others. None: there are no definitions.
     fn hash(&self) -> Option<[u8; 32]>;
 
@@ -39,7 +39,7 @@ pub trait Definitions: Send + Sync {
 pub struct NoDefinitions;
 
 #[async_trait]
-impl Definitions for NoDefinitions {
+impl Source for NoDefinitions {
     fn hash(&self) -> Option<[u8; 32]> {
         None
     }
@@ -93,7 +93,7 @@ impl Default for CustomDocuments {
 
 impl CustomDocuments {
     /// Which documents there are. Making it builds them all, because their addresses hold their hashes.
-    pub async fn index(&self, definitions: &dyn Definitions) -> Result<Arc<Index>, ApiError> {
+    pub async fn index(&self, definitions: &dyn Source) -> Result<Arc<Index>, ApiError> {
         let Some(hash) = definitions.hash() else {
             return Ok(Arc::default());
         };
@@ -110,7 +110,7 @@ impl CustomDocuments {
     }
 
     /// The document of that name, if there is one.
-    pub async fn document(&self, name: &str, definitions: &dyn Definitions) -> Result<Option<Arc<Document>>, ApiError> {
+    pub async fn document(&self, name: &str, definitions: &dyn Source) -> Result<Option<Arc<Document>>, ApiError> {
         let index = self.index(definitions).await?;
         let Some(entry) = index.get(name) else {
             return Ok(None);
@@ -141,7 +141,7 @@ impl CustomDocuments {
     /// What the definitions add to the Swagger document.
     pub async fn swagger(
         &self,
-        definitions: &dyn Definitions,
+        definitions: &dyn Source,
         built_in: Arc<Swagger>,
     ) -> Result<Option<Arc<Added>>, ApiError> {
         let Some(hash) = definitions.hash() else {

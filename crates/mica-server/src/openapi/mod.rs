@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 
 use self::build::Described;
 use self::custom::CustomDocuments;
-pub use self::custom::{Definitions, NoDefinitions};
+pub use self::custom::{NoDefinitions, Source};
 use self::document::{Added, Document, Documents, Swagger};
 use crate::error::ApiError;
 use crate::http::Body;
@@ -59,7 +59,7 @@ impl OpenApi {
         &self,
         call: &Call<'_>,
         plane: Option<&Plane>,
-        definitions: &dyn Definitions,
+        definitions: &dyn Source,
         rest: &[&str],
     ) -> Result<Response<Body>, ApiError> {
         let whose = if plane.is_some_and(Plane::is_root) {
@@ -79,7 +79,7 @@ impl OpenApi {
     async fn respond(
         &self,
         whose: Whose,
-        definitions: &dyn Definitions,
+        definitions: &dyn Source,
         rest: &[&str],
         asked: &Asked<'_>,
     ) -> Result<Response<Body>, ApiError> {
@@ -116,7 +116,7 @@ impl OpenApi {
     async fn swagger(
         &self,
         whose: Whose,
-        definitions: &dyn Definitions,
+        definitions: &dyn Source,
         asked: &Asked<'_>,
     ) -> Result<Response<Body>, ApiError> {
         let described = if whose == Whose::Root { &self.root } else { &self.plane };

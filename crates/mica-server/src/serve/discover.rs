@@ -6,6 +6,7 @@ use mica_machinery::facts::facts;
 use serde_json::Value;
 
 use super::{Call, respond};
+use crate::custom::source::Loaded;
 use crate::discovery::Aggregated;
 use crate::encode;
 use crate::error::ApiError;
@@ -134,14 +135,7 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         ["metrics"] if call.located.address == Address::Root => {
             return Ok(call.server.metrics.respond());
         }
-        ["openapi", rest @ ..] => {
-            let plane = plane(call).await?;
-            return call
-                .server
-                .openapi
-                .answer(call, plane.as_deref(), &NoDefinitions, rest)
-                .await;
-        }
+        ["openapi", rest @ ..] => return openapi(call, rest).await,
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
             Some(endpoint) => {
                 // A plane that does not exist is not healthy.
@@ -157,6 +151,25 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         [] => None,
     };
     served.ok_or_else(ApiError::page_not_found)
+}
+
+/// How often a document is tried to be built from definitions that somebody changes meanwhile.
+const OPENAPI_ATTEMPTS: usize = 5;
+
+async fn openapi(call: &Call<'_>, rest: &[&str]) -> Result<Response<Body>, ApiError> {
+    let openapi = &call.server.openapi;
+    let Some(plane) = plane(call).await? else {
+        return openapi.answer(call, None, &NoDefinitions, rest).await;
+    };
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let definitions = Loaded::new(&call.server.definitions, &plane).await?;
+        match openapi.answer(call, Some(&plane), &definitions, rest).await {
+            Err(_) if definitions.is_stale() && attempts < OPENAPI_ATTEMPTS => {}
+            answer => return answer,
+        }
+    }
 }
 
 async fn plane(call: &Call<'_>) -> Result<Option<std::sync::Arc<Plane>>, ApiError> {

@@ -12,6 +12,7 @@ mod fixture;
 mod hook;
 mod lists;
 mod objects;
+mod openapi;
 mod planes;
 mod rebase;
 mod refusal;

@@ -22,7 +22,7 @@ impl Given {
 }
 
 #[async_trait]
-impl Definitions for Given {
+impl Source for Given {
     fn hash(&self) -> Option<[u8; 32]> {
         let text = Value::from(self.definitions.clone()).to_string();
         (!self.definitions.is_empty()).then(|| Sha256::digest(text).into())
