@@ -2,6 +2,9 @@
 //!
 //! Descriptions are what upstream serves in `columnDefinitions`; clients show them in `kubectl explain`-like views.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use super::Column;
@@ -68,4 +71,35 @@ pub fn age(object: &Value, now: jiff::Timestamp) -> Value {
 /// How long ago a time was, in short.
 pub fn since(time: &str, now: jiff::Timestamp) -> String {
     crate::duration::age(time, now)
+}
+
+/// Columns of the kinds that only the `kubernetes` profile has, as upstream serves them: resource, name, type, format,
+/// priority and description. `=name` and `=created` stand for the texts above.
+const KUBERNETES: &str = include_str!("columns.tsv");
+
+static BY_RESOURCE: LazyLock<HashMap<&'static str, Vec<Column>>> = LazyLock::new(|| {
+    let mut columns: HashMap<&'static str, Vec<Column>> = HashMap::new();
+    for line in KUBERNETES.lines() {
+        let mut cells = line.split('\t');
+        let mut cell = || cells.next().expect("six cells a line");
+        let resource = cell();
+        columns.entry(resource).or_default().push(Column {
+            name: cell(),
+            r#type: cell(),
+            format: cell(),
+            priority: cell().parse().expect("a priority is a number"),
+            description: match cell() {
+                "=name" => NAME.description,
+                "=created" => CREATED,
+                text if text.contains("\\n") => text.replace("\\n", "\n").leak(),
+                text => text,
+            },
+        });
+    }
+    columns
+});
+
+/// The columns of a resource of the `kubernetes` profile: `apps/deployments`, `pods`.
+pub fn of(resource: &str) -> &'static [Column] {
+    BY_RESOURCE.get(resource).map_or(DEFAULT, Vec::as_slice)
 }

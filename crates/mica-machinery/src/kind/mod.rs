@@ -4,7 +4,11 @@
 //! [`Strategy`] holds only a kind's own rules, as upstream's `pkg/registry/*/strategy.go` and `pkg/apis/*/validation` do.
 
 pub mod admission;
+pub mod apps;
+pub mod autoscaling;
+pub mod batch;
 pub mod bootstrap;
+pub mod budget;
 pub mod certificates;
 mod check;
 pub mod column;
@@ -12,19 +16,27 @@ mod condition;
 pub mod coordination;
 pub mod core;
 pub mod custom;
+pub mod device;
+mod diff;
 pub mod extension;
 pub mod flowcontrol;
 mod internal;
+mod marker;
 pub mod migration;
+pub mod network;
+pub mod node;
 mod pem;
+mod plain;
 pub mod pod;
 pub mod rbac;
 pub mod review;
 mod selector;
+pub mod storage;
 mod table;
 #[cfg(test)]
 mod tests;
 mod webhook;
+mod workload;
 
 pub use table::{PRIORITIES, resources};
 
@@ -46,7 +58,7 @@ pub enum Scope {
 }
 
 /// One served resource of one group and version.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Resource {
     pub group: &'static str,
     pub version: &'static str,
@@ -225,6 +237,11 @@ pub trait Strategy: std::fmt::Debug + Sync {
     /// Whether DELETE answers the deleted object instead of a Status.
     fn returns_deleted(&self) -> bool {
         false
+    }
+
+    /// How long a deletion waits before the object is gone, in seconds; `None` if the kind is deleted at once.
+    fn grace(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
     }
 
     /// Changes an object that was marked for deletion and stays for now: its phase, its conditions.

@@ -1,5 +1,9 @@
 //! The table of served resources, in the order of discovery: groups by priority, resources by name.
 
+mod kubernetes;
+
+use std::sync::LazyLock;
+
 use super::admission::{binding, policy, webhook};
 use super::certificates::{request, trust};
 use super::core::{configmap, event, limitrange, namespace, podtemplate, quota, secret, serviceaccount};
@@ -26,23 +30,46 @@ const API_EXTENSIONS: &[&str] = &["api-extensions"];
 pub const PRIORITIES: &[(&str, &str, i32, i32)] = &[
     ("", "v1", 18_000, 1),
     ("apiregistration.k8s.io", "v1", 17_900, 15),
+    ("apps", "v1", 17_800, 15),
     ("events.k8s.io", "v1", 17_750, 15),
     ("authentication.k8s.io", "v1", 17_700, 15),
     ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("autoscaling", "v1", 17_500, 15),
+    ("batch", "v1", 17_400, 15),
     ("certificates.k8s.io", "v1", 17_300, 15),
     ("certificates.k8s.io", "v1beta1", 17_300, 9),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("policy", "v1", 17_100, 15),
     ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
     ("admissionregistration.k8s.io", "v1", 16_700, 15),
     ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
     ("coordination.k8s.io", "v1", 16_500, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("discovery.k8s.io", "v1", 16_200, 15),
+    ("resource.k8s.io", "v1", 16_200, 21),
     ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
     ("storagemigration.k8s.io", "v1beta1", 15_800, 9),
 ];
 
 /// Every resource that a server may serve.
 pub fn resources() -> &'static [Resource] {
-    RESOURCES
+    &SORTED
 }
+
+static SORTED: LazyLock<Vec<Resource>> = LazyLock::new(|| {
+    let place = |one: &Resource| {
+        let mut groups = PRIORITIES.iter();
+        let at = groups.position(|(group, version, ..)| (*group, *version) == (one.group, one.version));
+        (at.expect("every group has a priority"), one.plural)
+    };
+    let more = kubernetes::ROWS.iter().flat_map(|rows| rows.iter());
+    let mut all: Vec<Resource> = RESOURCES.iter().chain(more).copied().collect();
+    all.sort_by_key(place);
+    all
+});
 
 /// A resource with the usual verbs, no short names and no subresources.
 const fn resource(

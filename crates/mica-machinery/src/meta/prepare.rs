@@ -110,11 +110,14 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
     }
 }
 
-/// The generation after a write of a kind that counts it: one more if any of these fields changed.
+/// The generation after a write of a kind that counts it: one more if any of these fields, told by dotted paths, changed.
 pub fn next_generation(new: &Value, old: Option<&Value>, fields: &[&str]) -> i64 {
     let Some(old) = old else { return 1 };
     let generation = object::int(old, &["metadata", "generation"]).unwrap_or_default();
-    let changed = fields.iter().any(|field| new.get(*field) != old.get(*field));
+    let changed = fields.iter().any(|field| {
+        let path: Vec<&str> = field.split('.').collect();
+        object::get(new, &path) != object::get(old, &path)
+    });
     if changed { generation + 1 } else { generation }
 }
 

@@ -79,7 +79,13 @@ impl Registry {
             ));
         }
         let now = jiff::Timestamp::now();
-        let mut plan = meta::deletion_plan(&old["metadata"], options, garbage_policy(target), |_| None, now);
+        let mut plan = meta::deletion_plan(
+            &old["metadata"],
+            options,
+            garbage_policy(target),
+            |requested| served.strategy().grace(&old, requested),
+            now,
+        );
         if served.is_namespaces() {
             plan = namespace_plan(&old, plan, now);
         }

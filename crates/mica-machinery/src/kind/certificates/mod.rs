@@ -12,7 +12,7 @@ const MAX_DOMAIN_BYTES: usize = 253;
 const MAX_SIGNER_BYTES: usize = MAX_DOMAIN_BYTES + 1 + MAX_DOMAIN_BYTES + 63 + 1;
 
 /// A signer's name: `example.com/signer-name`.
-fn validate_signer(name: &str, path: &Path) -> ErrorList {
+pub(super) fn validate_signer(name: &str, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if name.is_empty() {
         errors.push(Error::required(path, ""));

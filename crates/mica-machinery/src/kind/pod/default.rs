@@ -1,12 +1,13 @@
-//! Defaults of a pod template.
+//! Defaults of pods and pod templates.
 //!
 //! Those that upstream marks in its types (`+default`) come from the fact table; the rest depends on other fields and is here.
 
 use serde_json::{Value, json};
 
-use crate::facts::{Field, Shape, TypeId, facts};
-use crate::kind::check::{is_empty, is_set, list_mut, set_default, set_default_pointer};
-use crate::kind::core::resource::round_up;
+use crate::kind::check::{is_set, list_mut, set_default, set_default_pointer};
+use super::resource::total_requests;
+use crate::kind::core::resource::{fill, round_up};
+use crate::kind::marker;
 use crate::object;
 
 /// Fills in the template at a path of an object, if it is there.
@@ -17,14 +18,18 @@ pub fn default_template(object: &mut Value, at: &[&str]) {
     let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
-    if let Some(id) = facts().openapi("io.k8s.api.core.v1.PodSpec") {
-        apply_markers(spec, id);
-    }
+    default_spec(spec);
+}
+
+/// Fills in a pod's spec, in a template or not.
+pub fn default_spec(spec: &mut Value) {
+    marker::fill(spec, "io.k8s.api.core.v1.PodSpec");
     set_default(spec, &["dnsPolicy"], "ClusterFirst");
     set_default(spec, &["restartPolicy"], "Always");
     set_default_pointer(spec, &["securityContext"], json!({}));
     set_default_pointer(spec, &["terminationGracePeriodSeconds"], 30);
     set_default(spec, &["schedulerName"], "default-scheduler");
+    settle_account(spec);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         list_mut(spec, &[list]).iter_mut().for_each(default_container);
     }
@@ -33,6 +38,67 @@ pub fn default_template(object: &mut Value, at: &[&str]) {
         round_up(spec, &at);
     }
     round_up(spec, &["overhead"]);
+}
+
+/// The account has an old name as well, and both say the same.
+fn settle_account(spec: &mut Value) {
+    let name = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .map(|field| object::string(spec, &[field]))
+        .find(|name| !name.is_empty())
+        .map(str::to_owned);
+    if let Some(name) = name {
+        for field in ["serviceAccountName", "serviceAccount"] {
+            object::set(spec, &[field], name.as_str());
+        }
+    }
+}
+
+/// Fills in a whole pod, which gets more than its template had.
+pub fn default_pod(pod: &mut Value) {
+    super::status::settle_addresses(pod);
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
+        return;
+    };
+    default_spec(spec);
+    for list in ["containers", "initContainers"] {
+        for container in list_mut(spec, &[list]) {
+            if let Some(resources) = container.get_mut("resources") {
+                fill(resources, "limits", "requests");
+            }
+        }
+    }
+    default_pod_requests(spec);
+    set_default_pointer(spec, &["enableServiceLinks"], true);
+    if spec.get("hostNetwork") == Some(&json!(true)) {
+        for list in ["containers", "initContainers"] {
+            for container in list_mut(spec, &[list]) {
+                for port in list_mut(container, &["ports"]) {
+                    let own = port.get("containerPort").cloned().unwrap_or(json!(0));
+                    set_default(port, &["hostPort"], own);
+                }
+            }
+        }
+    }
+}
+
+/// A pod whose resources are limited as a whole requests what its containers do, or else what it is limited to.
+fn default_pod_requests(spec: &mut Value) {
+    let limits = object::map(spec, &["resources", "limits"]).cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let of_pods = |name: &str| ["cpu", "memory"].contains(&name);
+    for (name, total) in total_requests(spec) {
+        if of_pods(&name) {
+            set_default_pointer(spec, &["resources", "requests", &name], total.to_string());
+        }
+    }
+    for (name, limit) in limits {
+        if of_pods(&name) || name.starts_with("hugepages-") {
+            set_default_pointer(spec, &["resources", "requests", &name], limit);
+        }
+    }
 }
 
 fn default_container(container: &mut Value) {
@@ -145,37 +211,5 @@ fn default_volume(volume: &mut Value) {
             &["ephemeral", "volumeClaimTemplate", "spec", "volumeMode"],
             "Filesystem",
         );
-    }
-}
-
-/// Sets the marked defaults of a struct and of those in it.
-fn apply_markers(value: &mut Value, id: TypeId) {
-    let Some(object) = value.as_object_mut() else { return };
-    for field in &facts().ty(id).fields {
-        if let Some(held) = object.get_mut(field.json) {
-            apply_in(held, &field.shape);
-        }
-        if let Some(default) = wanted(field, object.get(field.json)) {
-            object.insert(field.json.to_owned(), default);
-        }
-    }
-}
-
-/// The default that a field takes, given what it holds. One that is empty and would not be printed is none.
-fn wanted(field: &Field, held: Option<&Value>) -> Option<Value> {
-    let missing = if field.pointer {
-        held.is_none_or(Value::is_null)
-    } else {
-        held.is_none_or(is_empty)
-    };
-    let default = field.default_value().filter(|_| missing)?;
-    (field.pointer || !is_empty(&default)).then_some(default)
-}
-
-fn apply_in(value: &mut Value, shape: &Shape) {
-    match (shape, value) {
-        (Shape::Struct(id), value) => apply_markers(value, *id),
-        (Shape::List(item), Value::Array(items)) => items.iter_mut().for_each(|one| apply_in(one, item)),
-        _ => {}
     }
 }

@@ -1,7 +1,26 @@
-//! Pod templates, which several kinds hold: what they are filled in with, and whether they can be pods.
+//! Pods, and the pod templates that several kinds hold: what they are filled in with, and whether they can run.
 
+pub(super) mod affinity;
+mod container;
 mod default;
+mod env;
+mod place;
+mod prepare;
+mod print;
+mod probe;
+pub(super) mod reference;
+pub(super) mod resource;
+mod resize;
+mod security;
+mod status;
+mod strategy;
+mod update;
 mod validate;
+mod warn;
 
 pub use default::default_template;
+pub use strategy::Pod;
 pub use validate::validate_template;
+pub use warn::template_warnings;
+
+pub(super) use place::{validate_effect, validate_tolerations};

@@ -23,9 +23,10 @@ fn resources_stand_in_the_order_of_discovery() {
         (group.expect("a group with a priority"), one.plural)
     };
     assert!(resources().is_sorted_by_key(place));
+    // Groups of one priority stand by name.
     let priorities: Vec<_> = PRIORITIES
         .iter()
-        .map(|(_, _, group, version)| (-group, -version))
+        .map(|(name, _, group, version)| (-group, name, -version))
         .collect();
     assert!(priorities.is_sorted());
     assert!(resources().iter().all(|one| one.verbs.is_sorted()));
@@ -41,7 +42,9 @@ fn every_row_has_a_cell_for_each_column() {
     let now = NOW.parse().expect("a time");
     for one in resources().iter().filter(|one| one.verbs.contains(&"list")) {
         let cells = one.strategy.cells(&json!({"metadata": {"name": "a"}}), now);
-        assert_eq!(cells.len(), one.strategy.columns().len(), "{one:?}");
+        // Upstream gives addresses an age that it has no column for.
+        let beyond = usize::from(one.plural == "ipaddresses");
+        assert_eq!(cells.len(), one.strategy.columns().len() + beyond, "{one:?}");
     }
 }
 

@@ -1,0 +1,242 @@
+//! What pods and templates are warned of: fields that do nothing any more, and what is written twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::security::containers;
+use crate::field::{Path, quote};
+use crate::kind::check::{entries, is_set, present};
+use crate::kind::core::resource::quantity;
+use crate::kind::workload::number;
+use crate::{names, object};
+
+/// Volume sources that went, and what is said of them.
+const GONE: [(&str, &str, &str); 9] = [
+    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+const ANNOTATIONS: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
+    ),
+    (
+        "security.alpha.kubernetes.io/sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
+];
+/// Labels of nodes that have new names.
+const LABELS: [(&str, &str); 5] = [
+    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
+    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
+    ),
+];
+
+pub fn pod_warnings(pod: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let texts = names::dns1123_label(object::name(pod));
+    if !texts.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            texts.join(" ")
+        ));
+    }
+    warnings.extend(warnings_of(pod, &Path::default()));
+    warnings
+}
+
+/// Warnings about a template. Those that the old one had too are given again.
+pub fn template_warnings(template: Option<&Value>, _old: Option<&Value>, path: &Path) -> Vec<String> {
+    template.map(|template| warnings_of(template, path)).unwrap_or_default()
+}
+
+fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
+    let null = Value::Null;
+    let spec = holder.get("spec").unwrap_or(&null);
+    let (spec_path, mut warnings) = (path.child("spec"), Vec::new());
+    for (key, _) in entries(spec, &["nodeSelector"]) {
+        if let Some((_, text)) = LABELS.iter().find(|(label, _)| *label == key) {
+            warnings.push(format!("{}: {text}", spec_path.child("nodeSelector").key(key)));
+        }
+    }
+    for (i, constraint) in object::list(spec, &["topologySpreadConstraints"]).iter().enumerate() {
+        let path = spec_path.child("topologySpreadConstraints").index(i);
+        let key = object::string(constraint, &["topologyKey"]);
+        if let Some((_, text)) = LABELS.iter().find(|(label, _)| *label == key) {
+            warnings.push(format!("{}: {key} is {text}", path.child("topologyKey")));
+        }
+        if !is_set(constraint, &["labelSelector"]) {
+            warnings.push(matches_nothing(&path.child("labelSelector")));
+        }
+    }
+    let annotations = path.child("metadata").child("annotations");
+    for (key, text) in ANNOTATIONS {
+        if object::get(holder, &["metadata", "annotations", key]).is_some() {
+            warnings.push(format!("{}: {text}", annotations.key(key)));
+        }
+    }
+    for (i, volume) in object::list(spec, &["volumes"]).iter().enumerate() {
+        for (field, shown, text) in GONE {
+            if is_set(volume, &[field]) {
+                let path = spec_path.child("volumes").index(i).child(shown);
+                warnings.push(format!("{path}: {text}"));
+            }
+        }
+    }
+    repeated(spec, "hostAliases", "ip", &spec_path, &mut warnings);
+    repeated(spec, "imagePullSecrets", "name", &spec_path, &mut warnings);
+    for (i, secret) in object::list(spec, &["imagePullSecrets"]).iter().enumerate() {
+        if object::string(secret, &["name"]).is_empty() {
+            let path = spec_path.child("imagePullSecrets").index(i).child("name");
+            warnings.push(format!("{path}: invalid empty name \"\""));
+        }
+    }
+    container_warnings(spec, &spec_path, &mut warnings);
+    port_warnings(spec, &spec_path, &mut warnings);
+    if object::int(spec, &["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
+        let path = spec_path.child("terminationGracePeriodSeconds");
+        warnings.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
+    }
+    affinity_warnings(spec, &spec_path.child("affinity"), &mut warnings);
+    address_warnings(spec, &spec_path, &mut warnings);
+    warnings
+}
+
+fn matches_nothing(path: &Path) -> String {
+    format!("{path}: a null labelSelector results in matching no pod")
+}
+
+fn repeated(spec: &Value, list: &str, field: &str, path: &Path, warnings: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (i, one) in object::list(spec, &[list]).iter().enumerate() {
+        let value = object::string(one, &[field]);
+        if !seen.insert(value) {
+            let path = path.child(list).index(i).child(field);
+            warnings.push(format!("{path}: duplicate {field} {}", quote(value)));
+        }
+    }
+}
+
+fn container_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
+    for (path, container) in containers(spec, path) {
+        for name in ["memory", "ephemeral-storage"] {
+            for field in ["limits", "requests"] {
+                let amount = object::get(container, &["resources", field, name]).map(quantity);
+                if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
+                    let path = path.child("resources").child(field).key(name);
+                    let shown = quote(&amount.to_string());
+                    warnings.push(format!("{path}: fractional byte value {shown} is invalid, must be an integer"));
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for (i, variable) in object::list(container, &["env"]).iter().enumerate() {
+            let (name, value) = (object::string(variable, &["name"]), object::string(variable, &["value"]));
+            let reference = format!("$({name})");
+            let hides = is_set(variable, &["valueFrom"]) || value == reference || !value.contains(&reference);
+            if !seen.insert(name) && hides {
+                let path = path.child("env").index(i);
+                let shown = quote(name);
+                warnings.push(format!(
+                    "{path}: hides previous definition of {shown}, which may be dropped when using apply"
+                ));
+            }
+        }
+    }
+}
+
+fn port_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
+    let mut ports: BTreeMap<(i64, &str), Vec<(Path, &Value)>> = BTreeMap::new();
+    let mut named: BTreeMap<&str, Path> = BTreeMap::new();
+    let mut about_names = Vec::new();
+    let host = |port: &Value| (number(port, &["hostPort"]), object::string(port, &["hostIP"]).to_owned());
+    for (path, container) in containers(spec, path) {
+        for (i, port) in object::list(container, &["ports"]).iter().enumerate() {
+            let path = path.child("ports").index(i);
+            let key = (number(port, &["containerPort"]), object::string(port, &["protocol"]));
+            let (host_port, host_ip) = host(port);
+            for (other, held) in ports.get(&key).into_iter().flatten() {
+                let (other_port, other_ip) = host(held);
+                let what = if (host_port, &host_ip) == (other_port, &other_ip) {
+                    "duplicate"
+                } else if host_port == 0 || other_port == 0 {
+                    "overlapping"
+                } else if host_port == other_port && host_ip.is_empty() != other_ip.is_empty() {
+                    "dangerously ambiguous"
+                } else {
+                    continue;
+                };
+                warnings.push(format!("{path}: {what} port definition with {other}"));
+            }
+            ports.entry(key).or_default().push((path.clone(), port));
+            let name = object::string(port, &["name"]);
+            if name.is_empty() {
+                continue;
+            }
+            match named.get(name) {
+                Some(other) => about_names.push(format!(
+                    "{path}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
+                    quote(name)
+                )),
+                None => drop(named.insert(name, path)),
+            }
+        }
+    }
+    warnings.extend(about_names);
+}
+
+fn affinity_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let Some(pods) = present(spec, &["affinity", field]) else {
+            continue;
+        };
+        let path = path.child(field);
+        for (i, term) in object::list(pods, &[REQUIRED]).iter().enumerate() {
+            if !is_set(term, &["labelSelector"]) {
+                warnings.push(matches_nothing(&path.child(REQUIRED).index(i).child("labelSelector")));
+            }
+        }
+        for (i, term) in object::list(pods, &[PREFERRED]).iter().enumerate() {
+            if !is_set(term, &["podAffinityTerm", "labelSelector"]) {
+                let path = path.child(PREFERRED).index(i).child("podAffinityTerm");
+                warnings.push(matches_nothing(&path.child("labelSelector")));
+            }
+        }
+    }
+}
+
+fn address_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
+    for (i, server) in object::list(spec, &["dnsConfig", "nameservers"]).iter().enumerate() {
+        let path = path.child("dnsConfig").child("nameservers").index(i);
+        warnings.extend(names::ip_warnings(&path, server.as_str().unwrap_or_default()));
+    }
+    for (i, alias) in object::list(spec, &["hostAliases"]).iter().enumerate() {
+        let path = path.child("hostAliases").index(i).child("ip");
+        warnings.extend(names::ip_warnings(&path, object::string(alias, &["ip"])));
+    }
+}
