@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::check::{entries, immutable, present};
 use super::internal;
-use super::pod::validate_template;
+use super::WriteContext;
+use super::pod::{template_warnings, validate_template};
 use crate::field::{Error, ErrorList, Path};
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
 use crate::{names, object};
@@ -175,6 +176,17 @@ pub fn immutable_selector(new: &Value, old: &Value, errors: &mut ErrorList) {
     let shown = present(new, &["spec", "selector"]).map_or("null".to_owned(), |one| internal::shown(one, SELECTOR));
     let path = Path::new("spec").child("selector");
     immutable(new, old, &["spec", "selector"], &path, &shown, errors);
+}
+
+/// What a template is warned of, when it is new and when the spec changed.
+pub fn warnings(_ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let generation = |object: &Value| object::int(object, &["metadata", "generation"]);
+    if old.is_some_and(|old| generation(old) == generation(new)) {
+        return Vec::new();
+    }
+    let template = |object| object::get(object, &["spec", "template"]);
+    let path = Path::new("spec").child("template");
+    template_warnings(template(new), old.and_then(template), &path)
 }
 
 /// Names and images of containers, each joined.

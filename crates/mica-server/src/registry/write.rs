@@ -191,16 +191,16 @@ impl Registry {
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
         let context = step.context();
-        strategy.prepare_create(&context, &mut object);
-        let generation = strategy.generation(&context, &object, None);
+        // First, because kinds may build on the name and the uid.
         let metadata = metadata_mut(&mut object);
-        if let Some(generation) = generation {
-            object::set(metadata, &["generation"], generation);
-        }
         meta::fill_system_fields(metadata, &uuid::Uuid::new_v4().to_string(), step.now);
         meta::generate_name(metadata, rand::random);
         if strategy.names_itself() && object::string(metadata, &["name"]).is_empty() {
             object::set(metadata, &["name"], uuid::Uuid::new_v4().to_string());
+        }
+        strategy.prepare_create(&context, &mut object);
+        if let Some(generation) = strategy.generation(&context, &object, None) {
+            object::set(metadata_mut(&mut object), &["generation"], generation);
         }
         step.invalid(&object, &create_errors(served, &context, &object))
             .map_err(|error| error.warned(&warnings))?;

@@ -9,10 +9,7 @@ use crate::kind::check::{not_supported_as, present, same, set_default, set_defau
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
-use crate::kind::workload::{
-    at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, is_empty_selector,
-    labels_cell, non_negative, not_decremented, number, only_always, selector_cell, selector_shown, validate_match,
-};
+use crate::kind::workload::{at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, is_empty_selector, labels_cell, non_negative, not_decremented, number, only_always, selector_cell, selector_shown, validate_match, warnings};
 use crate::kind::{WriteContext, internal};
 use crate::object;
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
@@ -33,6 +30,7 @@ pub const DAEMON_SET: Plain = Plain {
     status: Status::Apart,
     validate_status,
     cells,
+    warnings,
     generation: &["spec"],
     ..Plain::new("apps/daemonsets", "io.k8s.api.apps.v1.DaemonSet")
 };

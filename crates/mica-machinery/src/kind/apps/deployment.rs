@@ -7,10 +7,7 @@ use crate::kind::check::{invalid_as, is_set, not_supported_as, present, set_defa
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::default_template;
-use crate::kind::workload::{
-    SelectorRule, at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value,
-    non_negative, not_above, not_decremented, number, validate_lasting_template, validate_selector,
-};
+use crate::kind::workload::{SelectorRule, at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, non_negative, not_above, not_decremented, number, validate_lasting_template, validate_selector, warnings};
 use crate::kind::internal;
 use crate::object;
 use crate::select::LabelSelector;
@@ -27,6 +24,7 @@ pub const DEPLOYMENT: Plain = Plain {
     validate_status,
     cells,
     // Annotations count because replica sets get copies of them.
+    warnings,
     generation: &["spec", "metadata.annotations"],
     ..Plain::new("apps/deployments", "io.k8s.api.apps.v1.Deployment")
 };

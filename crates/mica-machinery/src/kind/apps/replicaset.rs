@@ -7,10 +7,7 @@ use crate::kind::check::{entries, present, set_default, set_default_pointer};
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
-use crate::kind::workload::{
-    SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always,
-    selector_cell, validate_lasting_template, validate_selector,
-};
+use crate::kind::workload::{SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always, selector_cell, validate_lasting_template, validate_selector, warnings};
 use crate::{names, object};
 
 pub const REPLICA_SET: Plain = Plain {
@@ -27,6 +24,7 @@ pub const REPLICA_SET: Plain = Plain {
     status: Status::Apart,
     validate_status: |new, _| validate_status(new),
     cells: |object, now| cells(object, now, selector_cell(object::get(object, &["spec", "selector"]))),
+    warnings,
     generation: &["spec"],
     ..Plain::new("apps/replicasets", "io.k8s.api.apps.v1.ReplicaSet")
 };
@@ -38,6 +36,7 @@ pub const REPLICATION_CONTROLLER: Plain = Plain {
     status: Status::Apart,
     validate_status: |new, _| validate_status(new),
     cells: |object, now| cells(object, now, labels_cell(object, &["spec", "selector"])),
+    warnings,
     generation: &["spec"],
     selectable: &["status.replicas"],
     ..Plain::new("replicationcontrollers", "io.k8s.api.core.v1.ReplicationController")

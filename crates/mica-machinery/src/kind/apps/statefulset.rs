@@ -9,10 +9,7 @@ use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
 use crate::kind::storage::claim;
-use crate::kind::workload::{
-    SelectorRule, at_most_100_percent, container_cells, int_or_percent, int_or_percent_value, non_negative, not_above,
-    not_decremented, number, only_always, validate_match, validate_selector,
-};
+use crate::kind::workload::{SelectorRule, at_most_100_percent, container_cells, int_or_percent, int_or_percent_value, non_negative, not_above, not_decremented, number, only_always, validate_match, validate_selector, warnings};
 use crate::{names, object};
 
 const STRATEGY: &str = "io.k8s.api.apps.v1.StatefulSetUpdateStrategy";
@@ -34,6 +31,7 @@ pub const STATEFUL_SET: Plain = Plain {
     status: Status::Apart,
     validate_status,
     cells,
+    warnings,
     generation: &["spec"],
     ..Plain::new("apps/statefulsets", "io.k8s.api.apps.v1.StatefulSet")
 };

@@ -73,9 +73,7 @@ fn default(object: &mut Value) {
         6
     };
     set_default_pointer(object, &["spec", "backoffLimit"], limit);
-    if let Some(labels) = present(object, &["spec", "template", "metadata", "labels"]).cloned() {
-        set_default(object, &["metadata", "labels"], labels);
-    }
+    default_labels(object);
     set_default_pointer(object, &["spec", "completionMode"], "NonIndexed");
     set_default_pointer(object, &["spec", "suspend"], false);
     let replacement = if is_set(object, &["spec", "podFailurePolicy"]) {
@@ -113,6 +111,14 @@ fn prepare(_ctx: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
         );
     }
     set_default_pointer(object, &["spec", "selector", "matchLabels", UID_LABEL], uid);
+    default_labels(object);
+}
+
+/// A job without labels has those of its pods, the generated ones included.
+fn default_labels(object: &mut Value) {
+    if let Some(labels) = present(object, &["spec", "template", "metadata", "labels"]).cloned() {
+        set_default(object, &["metadata", "labels"], labels);
+    }
 }
 
 fn validate_job(object: &Value) -> ErrorList {

@@ -79,7 +79,7 @@ pub fn drop_unused(new: &mut Value, old: &Value) {
     if is_accessible(old) && !is_accessible(new) && unchanged(new, "externalTrafficPolicy") {
         wipe(new, &["externalTrafficPolicy"]);
     }
-    if r#type(new) != "LoadBalancer" {
+    if r#type(new) != "LoadBalancer" && is_set(new, &["status", "loadBalancer"]) {
         object::set(new, &["status", "loadBalancer"], json!({}));
     }
 }

@@ -10,7 +10,7 @@ use crate::kind::MetadataCheck;
 use crate::kind::check::{immutable_string, invalid_each, list_mut, one_of, present, same, set_default_pointer, strings};
 use crate::kind::column::age;
 use crate::kind::plain::Plain;
-use crate::names::{fully_qualified_domain_name, ip_errors, ip_errors_legacy, parse_ip_sloppy};
+use crate::names::{fully_qualified_domain_name, ip_errors, ip_errors_legacy, ip_warnings, parse_ip_sloppy};
 use crate::{names, object};
 
 const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
@@ -38,6 +38,7 @@ pub const ENDPOINT_SLICE: Plain = Plain {
         errors
     },
     metadata_check: MetadataCheck::Whole,
+    warnings: |_, new, _| warnings(new),
     generation: &["addressType", "endpoints", "ports", "metadata.labels"],
     cells: |object, now| {
         vec![
@@ -50,6 +51,20 @@ pub const ENDPOINT_SLICE: Plain = Plain {
     },
     ..Plain::new("discovery.k8s.io/endpointslices", "io.k8s.api.discovery.v1.EndpointSlice")
 };
+
+fn warnings(slice: &Value) -> Vec<String> {
+    if object::string(slice, &["addressType"]) == "FQDN" {
+        return vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()];
+    }
+    let mut warnings = Vec::new();
+    for (i, endpoint) in object::list(slice, &["endpoints"]).iter().enumerate() {
+        for (j, address) in strings(endpoint, &["addresses"]).into_iter().enumerate() {
+            let path = Path::new("endpoints").index(i).child("addresses").index(j);
+            warnings.extend(ip_warnings(&path, address));
+        }
+    }
+    warnings
+}
 
 fn validate(slice: &Value, old: Option<&Value>) -> ErrorList {
     let mut errors = ErrorList::new();

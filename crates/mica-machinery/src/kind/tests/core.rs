@@ -241,7 +241,6 @@ fn pod_templates_must_be_able_to_become_pods() {
             template.spec.containers[0].ports[0].containerPort: Required value
             template.spec.containers[0].ports[0].protocol: Unsupported value: "IP": supported values: "SCTP", "TCP", "UDP"
             template.spec.containers[0].volumeMounts[0].name: Not found: "w"
-            template.spec.containers[1].image: Invalid value: " ": must not have leading or trailing whitespace
             template.spec.containers[1].env[0].name: Required value
             template.spec.containers[1].name: Duplicate value: "c"
             template.spec.restartPolicy: Unsupported value: "Often": supported values: "Always", "OnFailure", "Never"
