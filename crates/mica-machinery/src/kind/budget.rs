@@ -60,7 +60,10 @@ pub const DISRUPTION_BUDGET: Plain = Plain {
         ]
     },
     unconditional_update: false,
-    ..Plain::new("policy/poddisruptionbudgets", "io.k8s.api.policy.v1.PodDisruptionBudget")
+    ..Plain::new(
+        "policy/poddisruptionbudgets",
+        "io.k8s.api.policy.v1.PodDisruptionBudget",
+    )
 };
 
 pub const PRIORITY_CLASS: Plain = Plain {
@@ -88,7 +91,10 @@ pub const PRIORITY_CLASS: Plain = Plain {
             object::string(object, &["preemptionPolicy"]).into(),
         ]
     },
-    ..Plain::new("scheduling.k8s.io/priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass")
+    ..Plain::new(
+        "scheduling.k8s.io/priorityclasses",
+        "io.k8s.api.scheduling.v1.PriorityClass",
+    )
 };
 
 fn validate_budget(object: &Value) -> ErrorList {
@@ -108,7 +114,11 @@ fn validate_budget(object: &Value) -> ErrorList {
         }
     }
     if let Some(selector) = present(spec, &["selector"]) {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("selector")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("selector"),
+        ));
     }
     if let Some(policy) = present(spec, &["unhealthyPodEvictionPolicy"]).and_then(Value::as_str)
         && !EVICTION.contains(&policy)
@@ -126,9 +136,7 @@ fn validate_class(object: &Value) -> ErrorList {
     if name.starts_with("system-") {
         let why = match SYSTEM_CLASSES.iter().find(|(known, ..)| *known == name) {
             None => Some(format!("{name} is not a known system priority class")),
-            Some((_, known, _)) if *known != value => {
-                Some(format!("value of {name} PriorityClass must be {known}"))
-            }
+            Some((_, known, _)) if *known != value => Some(format!("value of {name} PriorityClass must be {known}")),
             Some(_) if global => Some(format!("globalDefault of {name} PriorityClass must be false")),
             Some(_) => None,
         };

@@ -33,7 +33,10 @@ pub const CLAIM_TEMPLATE: Plain = Plain {
     validate_update: |_, new, old| fixed_spec(new, old, "io.k8s.api.resource.v1.ResourceClaimTemplateSpec"),
     cells: name_and_age,
     returns_deleted: true,
-    ..Plain::new("resource.k8s.io/resourceclaimtemplates", "io.k8s.api.resource.v1.ResourceClaimTemplate")
+    ..Plain::new(
+        "resource.k8s.io/resourceclaimtemplates",
+        "io.k8s.api.resource.v1.ResourceClaimTemplate",
+    )
 };
 
 pub const SLICE: Plain = Plain {

@@ -55,7 +55,9 @@ pub const RUNTIME_CLASS: Plain = Plain {
 pub const COMPONENT_STATUS: Plain = Plain {
     cells: |object, _| {
         let conditions = object::list(object, &["conditions"]);
-        let healthy = conditions.iter().find(|one| object::string(one, &["type"]) == "Healthy");
+        let healthy = conditions
+            .iter()
+            .find(|one| object::string(one, &["type"]) == "Healthy");
         let of = |field| healthy.map_or("", |one| object::string(one, &[field]));
         let status = match (healthy, of("status")) {
             (None, _) => "Unknown",
@@ -74,7 +76,9 @@ pub const COMPONENT_STATUS: Plain = Plain {
 
 fn default(node: &mut Value) {
     // One range is the first of all.
-    let all = strings(node, &["spec", "podCIDRs"]).first().map(|first| (*first).to_owned());
+    let all = strings(node, &["spec", "podCIDRs"])
+        .first()
+        .map(|first| (*first).to_owned());
     let one = object::string(node, &["spec", "podCIDR"]).to_owned();
     match all {
         Some(first) => object::set(node, &["spec", "podCIDR"], first),
@@ -218,7 +222,13 @@ fn cells(node: &Value, now: jiff::Timestamp) -> Vec<Value> {
         status.push_str(",SchedulingDisabled");
     }
     let info = |field| object::string(node, &["status", "nodeInfo", field]);
-    let or_unknown = |text: &str| if text.is_empty() { "<unknown>".to_owned() } else { text.to_owned() };
+    let or_unknown = |text: &str| {
+        if text.is_empty() {
+            "<unknown>".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     let mut kernel = or_unknown(info("kernelVersion"));
     if !info("architecture").is_empty() {
         kernel = format!("{kernel} ({})", info("architecture"));
@@ -226,7 +236,10 @@ fn cells(node: &Value, now: jiff::Timestamp) -> Vec<Value> {
     let address = |r#type: &str| {
         let all = object::list(node, &["status", "addresses"]).iter();
         let mut found = all.filter(|one| object::string(one, &["type"]) == r#type);
-        found.next().map_or("<none>", |one| object::string(one, &["address"])).to_owned()
+        found
+            .next()
+            .map_or("<none>", |one| object::string(one, &["address"]))
+            .to_owned()
     };
     vec![
         object::name(node).into(),
@@ -262,7 +275,11 @@ fn validate_runtime(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     match object::string(object, &["handler"]) {
         "" => errors.push(Error::required(&Path::new("handler"), "")),
-        handler => errors.extend(invalid_each(&Path::new("handler"), handler, names::dns1123_label(handler))),
+        handler => errors.extend(invalid_each(
+            &Path::new("handler"),
+            handler,
+            names::dns1123_label(handler),
+        )),
     }
     if let Some(fixed) = present(object, &["overhead", "podFixed"]) {
         let path = Path::new("overhead");

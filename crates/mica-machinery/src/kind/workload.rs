@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::WriteContext;
 use super::check::{entries, immutable, present};
 use super::internal;
-use super::WriteContext;
 use super::pod::{template_warnings, validate_template};
 use crate::field::{Error, ErrorList, Path};
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
@@ -24,13 +24,7 @@ pub fn non_negative(object: &Value, parent: &[&str], fields: &[&str], path: &Pat
 }
 
 /// Refuses counts of a status that are higher than another one.
-pub fn not_above(
-    status: &Value,
-    fields: &[&str],
-    limit: &str,
-    detail: &str,
-    errors: &mut ErrorList,
-) {
+pub fn not_above(status: &Value, fields: &[&str], limit: &str, detail: &str, errors: &mut ErrorList) {
     let number = |field| object::int(status, &[field]).unwrap_or_default();
     for field in fields {
         if number(field) > number(limit) {
@@ -212,7 +206,11 @@ pub fn labels_cell(object: &Value, at: &[&str]) -> Value {
     let labels: Vec<String> = entries(object, at)
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    if labels.is_empty() { "<none>".into() } else { labels.join(",").into() }
+    if labels.is_empty() {
+        "<none>".into()
+    } else {
+        labels.join(",").into()
+    }
 }
 
 /// The number at a path, zero if absent.

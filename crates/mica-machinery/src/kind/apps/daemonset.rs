@@ -9,7 +9,11 @@ use crate::kind::check::{not_supported_as, present, same, set_default, set_defau
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
-use crate::kind::workload::{at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, is_empty_selector, labels_cell, non_negative, not_decremented, number, only_always, selector_cell, selector_shown, validate_match, warnings};
+use crate::kind::workload::{
+    at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, is_empty_selector,
+    labels_cell, non_negative, not_decremented, number, only_always, selector_cell, selector_shown, validate_match,
+    warnings,
+};
 use crate::kind::{WriteContext, internal};
 use crate::object;
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
@@ -39,7 +43,11 @@ fn default(object: &mut Value) {
     default_template(object, &["spec", "template"]);
     set_default(object, &["spec", "updateStrategy", "type"], "RollingUpdate");
     if object::string(object, &["spec", "updateStrategy", "type"]) == "RollingUpdate" {
-        set_default_pointer(object, &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"], 1);
+        set_default_pointer(
+            object,
+            &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"],
+            1,
+        );
         set_default_pointer(object, &["spec", "updateStrategy", "rollingUpdate", "maxSurge"], 0);
     }
     set_default_pointer(object, &["spec", "revisionHistoryLimit"], 10);
@@ -70,14 +78,22 @@ fn validate_spec(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     let selector = present(spec, &["selector"]);
     if let Some(selector) = selector {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("selector")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("selector"),
+        ));
     }
     if let Ok(selector) = LabelSelector::from_value(selector) {
         validate_match(&selector, template, &path.child("template"), &mut errors);
     }
     if let Some(selector) = selector.filter(|selector| is_empty_selector(selector)) {
         let detail = "empty selector is invalid for daemonset";
-        errors.push(Error::invalid(&path.child("selector"), selector_shown(selector), detail));
+        errors.push(Error::invalid(
+            &path.child("selector"),
+            selector_shown(selector),
+            detail,
+        ));
     }
     errors.extend(validate_template(template, &path.child("template")));
     only_always(template, "DaemonSet", &path.child("template"), &mut errors);

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_as, is_set, not_supported_as, present, set_default, set_default_pointer};
 use crate::kind::column::age;
+use crate::kind::internal;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::default_template;
-use crate::kind::workload::{SelectorRule, at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value, non_negative, not_above, not_decremented, number, validate_lasting_template, validate_selector, warnings};
-use crate::kind::internal;
+use crate::kind::workload::{
+    SelectorRule, at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value,
+    non_negative, not_above, not_decremented, number, validate_lasting_template, validate_selector, warnings,
+};
 use crate::object;
 use crate::select::LabelSelector;
 
@@ -53,9 +56,19 @@ fn validate_spec(object: &Value) -> ErrorList {
     non_negative(spec, &[], &["replicas"], &path, &mut errors);
     if let Some(selector) = validate_selector(spec, &RULE, &path, &mut errors) {
         let template = spec.get("template").unwrap_or(&null);
-        validate_lasting_template(template, Some(&selector), "ReplicaSet", &path.child("template"), &mut errors);
+        validate_lasting_template(
+            template,
+            Some(&selector),
+            "ReplicaSet",
+            &path.child("template"),
+            &mut errors,
+        );
     }
-    validate_strategy(spec.get("strategy").unwrap_or(&null), &path.child("strategy"), &mut errors);
+    validate_strategy(
+        spec.get("strategy").unwrap_or(&null),
+        &path.child("strategy"),
+        &mut errors,
+    );
     let counts = ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"];
     non_negative(spec, &[], &counts, &path, &mut errors);
     if let Some(deadline) = object::int(spec, &["progressDeadlineSeconds"])
@@ -92,7 +105,11 @@ fn validate_rolling(rolling: &Value, path: &Path, errors: &mut ErrorList) {
     let unavailable = of("maxUnavailable");
     if int_or_percent_value(Some(unavailable)) == 0 && int_or_percent_value(Some(of("maxSurge"))) == 0 {
         let detail = "may not be 0 when `maxSurge` is 0";
-        errors.push(Error::invalid(&path.child("maxUnavailable"), unavailable.clone(), detail));
+        errors.push(Error::invalid(
+            &path.child("maxUnavailable"),
+            unavailable.clone(),
+            detail,
+        ));
     }
     at_most_100_percent(unavailable, &path.child("maxUnavailable"), errors);
 }

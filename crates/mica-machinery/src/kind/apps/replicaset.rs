@@ -7,7 +7,10 @@ use crate::kind::check::{entries, present, set_default, set_default_pointer};
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
-use crate::kind::workload::{SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always, selector_cell, validate_lasting_template, validate_selector, warnings};
+use crate::kind::workload::{
+    SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always,
+    selector_cell, validate_lasting_template, validate_selector, warnings,
+};
 use crate::{names, object};
 
 pub const REPLICA_SET: Plain = Plain {
@@ -54,7 +57,13 @@ fn validate_set(object: &Value) -> ErrorList {
     non_negative(spec, &[], &["replicas", "minReadySeconds"], &path, &mut errors);
     if let Some(selector) = validate_selector(spec, &RULE, &path, &mut errors) {
         let template = spec.get("template").unwrap_or(&null);
-        validate_lasting_template(template, Some(&selector), "ReplicaSet", &path.child("template"), &mut errors);
+        validate_lasting_template(
+            template,
+            Some(&selector),
+            "ReplicaSet",
+            &path.child("template"),
+            &mut errors,
+        );
     }
     errors
 }
@@ -88,9 +97,9 @@ fn validate_controller(object: &Value) -> ErrorList {
     };
     let labels = present(template, &["metadata", "labels"]).cloned().unwrap_or_default();
     let texts = |(key, value): &(&str, &Value)| labels.get(*key) == Some(*value);
-    let valid = wanted
-        .iter()
-        .all(|(key, value)| names::label_key(key).is_empty() && names::label_value(value.as_str().unwrap_or_default()).is_empty());
+    let valid = wanted.iter().all(|(key, value)| {
+        names::label_key(key).is_empty() && names::label_value(value.as_str().unwrap_or_default()).is_empty()
+    });
     if !wanted.is_empty() && valid && !wanted.iter().all(texts) {
         let path = path.child("metadata").child("labels");
         errors.push(Error::invalid(

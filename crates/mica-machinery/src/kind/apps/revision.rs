@@ -51,7 +51,10 @@ fn validate_revision(object: &Value) -> ErrorList {
 
 fn controller(object: &Value) -> Value {
     let owners = object::list(object, &["metadata", "ownerReferences"]);
-    let Some(owner) = owners.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true))) else {
+    let Some(owner) = owners
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+    else {
         return "<none>".into();
     };
     let of = |field| object::string(owner, &[field]);

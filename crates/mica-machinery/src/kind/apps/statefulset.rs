@@ -9,7 +9,10 @@ use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
 use crate::kind::storage::claim;
-use crate::kind::workload::{SelectorRule, at_most_100_percent, container_cells, int_or_percent, int_or_percent_value, non_negative, not_above, not_decremented, number, only_always, validate_match, validate_selector, warnings};
+use crate::kind::workload::{
+    SelectorRule, at_most_100_percent, container_cells, int_or_percent, int_or_percent_value, non_negative, not_above,
+    not_decremented, number, only_always, validate_match, validate_selector, warnings,
+};
 use crate::{names, object};
 
 const STRATEGY: &str = "io.k8s.api.apps.v1.StatefulSetUpdateStrategy";
@@ -62,7 +65,11 @@ fn default(object: &mut Value) {
         set_default_pointer(object, &[a, b, c, "partition"], 0);
     }
     for field in ["whenDeleted", "whenScaled"] {
-        set_default(object, &["spec", "persistentVolumeClaimRetentionPolicy", field], "Retain");
+        set_default(
+            object,
+            &["spec", "persistentVolumeClaimRetentionPolicy", field],
+            "Retain",
+        );
     }
     set_default_pointer(object, &["spec", "replicas"], 1);
     set_default_pointer(object, &["spec", "revisionHistoryLimit"], 10);
@@ -128,7 +135,10 @@ fn effective_template(spec: &Value) -> Value {
     if !claims.is_empty() {
         let own = |volume: &&Value| !claims.contains(&object::string(volume, &["name"]));
         let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
-        let rest = object::list(&template, &["spec", "volumes"]).iter().filter(own).cloned();
+        let rest = object::list(&template, &["spec", "volumes"])
+            .iter()
+            .filter(own)
+            .cloned();
         let volumes: Vec<Value> = claims.iter().map(volume).chain(rest).collect();
         object::set(&mut template, &["spec", "volumes"], volumes);
     }
@@ -145,7 +155,10 @@ fn validate_policies(spec: &Value, path: &Path, errors: &mut ErrorList) {
         }
     }
     let null = Value::Null;
-    let (strategy, at) = (spec.get("updateStrategy").unwrap_or(&null), path.child("updateStrategy"));
+    let (strategy, at) = (
+        spec.get("updateStrategy").unwrap_or(&null),
+        path.child("updateStrategy"),
+    );
     let rolling = strategy.get("rollingUpdate").unwrap_or(&null);
     match object::string(strategy, &["type"]) {
         "" => errors.push(Error::required(&at, "")),
@@ -158,7 +171,12 @@ fn validate_policies(spec: &Value, path: &Path, errors: &mut ErrorList) {
         }
         "RollingUpdate" if has_rolling(strategy) => validate_rolling(rolling, &at.child("rollingUpdate"), errors),
         "OnDelete" | "RollingUpdate" => {}
-        _ => errors.push(shown_strategy(strategy, STRATEGY, &at, "must be 'RollingUpdate' or 'OnDelete'")),
+        _ => errors.push(shown_strategy(
+            strategy,
+            STRATEGY,
+            &at,
+            "must be 'RollingUpdate' or 'OnDelete'",
+        )),
     }
     if let Some(policy) = present(spec, &["persistentVolumeClaimRetentionPolicy"]) {
         let path = path.child("persistentVolumeClaimRetentionPolicy");
@@ -222,7 +240,12 @@ fn validate_status(new: &Value, old: &Value) -> ErrorList {
         "collisionCount",
     ];
     non_negative(status, &[], &counts, &Path::new("status"), &mut errors);
-    let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    let parts = [
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ];
     let detail = "cannot be greater than status.replicas";
     not_above(status, &parts, "replicas", detail, &mut errors);
     let detail = "cannot be greater than status.readyReplicas";

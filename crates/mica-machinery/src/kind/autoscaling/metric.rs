@@ -136,7 +136,11 @@ fn validate_metric(metric: &Value, path: &Path, errors: &mut ErrorList) {
         name => errors.extend(invalid_each(&path.child("name"), name, names::path_segment_name(name))),
     }
     if let Some(selector) = present(metric, &["selector"]) {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("selector")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("selector"),
+        ));
     }
 }
 
@@ -154,7 +158,11 @@ fn validate_target(target: &Value, path: &Path, errors: &mut ErrorList) {
         if let Some(amount) = present(target, &[field]).map(quantity)
             && amount.signum() <= 0
         {
-            errors.push(Error::invalid(&path.child(field), amount.to_string(), "must be positive"));
+            errors.push(Error::invalid(
+                &path.child(field),
+                amount.to_string(),
+                "must be positive",
+            ));
         }
     }
     let utilization = number(target, &["averageUtilization"]);

@@ -59,11 +59,12 @@ fn default(object: &mut Value) {
     }
     let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-    set_default_pointer(object, &["spec", "behavior", "scaleUp", "stabilizationWindowSeconds"], 0);
-    for (field, policies) in [
-        ("scaleUp", json!([pods, percent])),
-        ("scaleDown", json!([percent])),
-    ] {
+    set_default_pointer(
+        object,
+        &["spec", "behavior", "scaleUp", "stabilizationWindowSeconds"],
+        0,
+    );
+    for (field, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
         set_default_pointer(object, &["spec", "behavior", field, "selectPolicy"], "Max");
         set_default_pointer(object, &["spec", "behavior", field, "policies"], policies);
     }

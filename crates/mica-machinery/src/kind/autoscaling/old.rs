@@ -69,7 +69,9 @@ fn is_cpu(metric: &Value) -> bool {
 fn old_metric(metric: &Value) -> Value {
     let mut old = json!({"type": metric.get("type")});
     for (field, places) in SOURCES {
-        let Some(source) = present(metric, &[field]) else { continue };
+        let Some(source) = present(metric, &[field]) else {
+            continue;
+        };
         let held = places
             .iter()
             .filter_map(|(at, name)| present(source, at).map(|value| ((*name).to_owned(), value.clone())));
@@ -81,7 +83,9 @@ fn old_metric(metric: &Value) -> Value {
 fn new_metric(metric: &Value) -> Value {
     let mut new = json!({"type": metric.get("type")});
     for (field, places) in SOURCES {
-        let Some(source) = present(metric, &[field]) else { continue };
+        let Some(source) = present(metric, &[field]) else {
+            continue;
+        };
         let mut held = Value::Object(Map::new());
         for (at, name) in places {
             if let Some(value) = present(source, &[name]) {
@@ -164,7 +168,11 @@ pub fn from_stored(mut object: Value) -> Value {
         let target = cpu["resource"]["target"]["averageUtilization"].clone();
         object::set(&mut object, &CPU, target);
     }
-    let others: Vec<Value> = metrics.iter().filter(|metric| !is_cpu(metric)).map(old_metric).collect();
+    let others: Vec<Value> = metrics
+        .iter()
+        .filter(|metric| !is_cpu(metric))
+        .map(old_metric)
+        .collect();
     let mut told = Vec::new();
     if !others.is_empty() {
         told.push((METRICS, Value::from(others)));

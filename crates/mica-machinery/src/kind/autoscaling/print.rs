@@ -57,7 +57,8 @@ fn shown(metric: &Value, status: Option<&Value>) -> String {
         let source = status.and_then(|status| present(status, &[field]))?;
         present(source, &["current", name])
     };
-    let amount = |value: Option<&Value>, absent: &str| value.map_or(absent.to_owned(), |value| quantity(value).to_string());
+    let amount =
+        |value: Option<&Value>, absent: &str| value.map_or(absent.to_owned(), |value| quantity(value).to_string());
     let per_pod = target("averageValue").is_some();
     match field {
         "external" | "object" if per_pod => {
@@ -79,7 +80,9 @@ fn shown(metric: &Value, status: Option<&Value>) -> String {
                 return format!("{name}: {now}/{}", amount(target("averageValue"), ""));
             }
             let percent = |value: Option<&Value>, absent: &str| {
-                value.and_then(Value::as_i64).map_or(absent.to_owned(), |number| format!("{number}%"))
+                value
+                    .and_then(Value::as_i64)
+                    .map_or(absent.to_owned(), |number| format!("{number}%"))
             };
             let now = percent(current("averageUtilization"), UNKNOWN);
             format!("{name}: {now}/{}", percent(target("averageUtilization"), "<auto>"))

@@ -65,7 +65,9 @@ fn validate_spec(object: &Value, old: Option<&Value>) -> ErrorList {
     }
     non_negative(spec, &[], &["startingDeadlineSeconds"], &path, &mut errors);
     let zone = present(spec, &["timeZone"]).and_then(Value::as_str);
-    let zone_before = old.and_then(|old| present(old, &["spec", "timeZone"])).and_then(Value::as_str);
+    let zone_before = old
+        .and_then(|old| present(old, &["spec", "timeZone"]))
+        .and_then(Value::as_str);
     if let Some(zone) = zone.filter(|_| old.is_none() || zone != zone_before) {
         let path = path.child("timeZone");
         if schedule::is_local(zone) {
@@ -88,7 +90,11 @@ fn validate_template(spec: &Value, path: &Path, errors: &mut ErrorList) {
     job::validate_spec(template, path, errors);
     if let Some(selector) = present(template, &["selector"]) {
         let detail = "`selector` will be auto-generated";
-        errors.push(Error::invalid(&path.child("selector"), selector_shown(selector), detail));
+        errors.push(Error::invalid(
+            &path.child("selector"),
+            selector_shown(selector),
+            detail,
+        ));
     }
     if template.get("manualSelector") == Some(&json!(true)) {
         let path = path.child("manualSelector");

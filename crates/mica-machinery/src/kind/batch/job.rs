@@ -146,7 +146,11 @@ fn validate_own_selector(spec: &Value, path: &Path, errors: &mut ErrorList) {
     let selector = present(spec, &["selector"]);
     match selector {
         None => errors.push(Error::required(&path.child("selector"), "")),
-        Some(selector) => errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("selector"))),
+        Some(selector) => errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("selector"),
+        )),
     }
     if let Ok(selector) = LabelSelector::from_value(selector) {
         let template = spec.get("template").unwrap_or(&null);
@@ -184,7 +188,11 @@ fn validate_generated(object: &Value, spec: &Value, errors: &mut ErrorList) {
         && !compiled.matches(&Value::Object(expected))
     {
         let path = Path::new("spec").child("selector");
-        errors.push(Error::invalid(&path, selector_shown(selector), "`selector` not auto-generated"));
+        errors.push(Error::invalid(
+            &path,
+            selector_shown(selector),
+            "`selector` not auto-generated",
+        ));
     }
 }
 
@@ -261,7 +269,9 @@ fn validate_completions(spec: &Value, old: &Value, path: &Path, errors: &mut Err
         immutable(spec, old, &at, path, &shown, errors);
         return;
     }
-    let Some(completions) = object::int(spec, &at) else { return };
+    let Some(completions) = object::int(spec, &at) else {
+        return;
+    };
     if Some(completions) != object::int(old, &at) && completions != number(spec, &["parallelism"]) {
         let detail = "can only be modified in tandem with spec.parallelism";
         errors.push(Error::invalid(path, completions, detail));
@@ -296,7 +306,11 @@ fn validate_template_change(new: &Value, old: &Value, errors: &mut ErrorList) {
             let now = object::list(&template, &["spec", list]).to_vec();
             let held = list_mut(&mut before, &["spec", list]);
             if held.len() == now.len() {
-                for (held, now) in held.iter_mut().zip(&now).filter(|(held, now)| held["name"] == now["name"]) {
+                for (held, now) in held
+                    .iter_mut()
+                    .zip(&now)
+                    .filter(|(held, now)| held["name"] == now["name"])
+                {
                     object::copy(now, held, &["resources"]);
                 }
             }
@@ -359,9 +373,7 @@ fn run_time(object: &Value, now: jiff::Timestamp) -> String {
         ("", _) => String::new(),
         (start, "") => since(start, now),
         (start, end) => match (read(start), read(end).map(|end| end.to_unix().0)) {
-            (Some(start), Some(end)) => {
-                duration::human(jiff::SignedDuration::from_secs(end - start.to_unix().0))
-            }
+            (Some(start), Some(end)) => duration::human(jiff::SignedDuration::from_secs(end - start.to_unix().0)),
             _ => String::new(),
         },
     }

@@ -36,7 +36,11 @@ pub fn validate_mode(spec: &Value, modes: &[&str], path: &Path, errors: &mut Err
     if mode.is_none_or(|mode| mode == "NonIndexed") {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
             if let Some(value) = object::int(spec, &[field]) {
-                errors.push(Error::invalid(&path.child(field), value, "requires indexed completion mode"));
+                errors.push(Error::invalid(
+                    &path.child(field),
+                    value,
+                    "requires indexed completion mode",
+                ));
             }
         }
     }
@@ -102,7 +106,11 @@ pub fn validate_policies(spec: &Value, path: &Path, errors: &mut ErrorList) {
             &["Failed", "TerminatingOrFailed"]
         };
         if !supported.contains(&policy) {
-            errors.push(Error::not_supported(&path.child("podReplacementPolicy"), policy, supported));
+            errors.push(Error::not_supported(
+                &path.child("podReplacementPolicy"),
+                policy,
+                supported,
+            ));
         }
     }
 }
@@ -147,7 +155,10 @@ fn validate_rule(spec: &Value, rule: &Value, containers: &BTreeSet<&str>, path: 
     } else {
         known(action, &ACTIONS, &path.child("action"), errors);
     }
-    let (codes, conditions) = (present(rule, &["onExitCodes"]), object::list(rule, &["onPodConditions"]));
+    let (codes, conditions) = (
+        present(rule, &["onExitCodes"]),
+        object::list(rule, &["onPodConditions"]),
+    );
     if let Some(codes) = codes {
         validate_exit_codes(codes, containers, &path.child("onExitCodes"), errors);
     }
@@ -158,7 +169,12 @@ fn validate_rule(spec: &Value, rule: &Value, containers: &BTreeSet<&str>, path: 
     for (j, pattern) in conditions.iter().enumerate() {
         let (path, r#type) = (at.index(j), object::string(pattern, &["type"]));
         errors.extend(invalid_each(&path.child("type"), r#type, names::qualified_name(r#type)));
-        known(object::string(pattern, &["status"]), &STATUSES, &path.child("status"), errors);
+        known(
+            object::string(pattern, &["status"]),
+            &STATUSES,
+            &path.child("status"),
+            errors,
+        );
     }
     let detail = match (codes.is_some(), !conditions.is_empty()) {
         (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",

@@ -161,9 +161,15 @@ fn validate_finished(new: &Job<'_>, old: &Job<'_>, path: &Path, errors: &mut Err
 
 fn validate_indexes(new: &Job<'_>, old: &Job<'_>, path: &Path, errors: &mut ErrorList) {
     let completions = new.spec("completions").and_then(Value::as_i64);
-    let (done, failed) = (new.text("completedIndexes"), new.status("failedIndexes").and_then(Value::as_str));
+    let (done, failed) = (
+        new.text("completedIndexes"),
+        new.status("failedIndexes").and_then(Value::as_str),
+    );
     let (done_path, failed_path) = (path.child("completedIndexes"), path.child("failedIndexes"));
-    let (done_changed, failed_changed) = (changed(new, old, "completedIndexes"), changed(new, old, "failedIndexes"));
+    let (done_changed, failed_changed) = (
+        changed(new, old, "completedIndexes"),
+        changed(new, old, "failedIndexes"),
+    );
     let limited = new.spec("backoffLimitPerIndex").is_some();
     if let Some(completions) = completions {
         if done_changed && let Err(why) = count_indexes(done, completions) {
@@ -203,9 +209,11 @@ fn overlap(a: &str, b: &str, completions: i64) -> Option<i64> {
             .collect()
     };
     let b = read(b);
-    let starts = read(a)
-        .into_iter()
-        .flat_map(|(from, to)| b.iter().filter(move |(f, t)| from <= *t && *f <= to).map(move |(f, _)| from.max(*f)));
+    let starts = read(a).into_iter().flat_map(|(from, to)| {
+        b.iter()
+            .filter(move |(f, t)| from <= *t && *f <= to)
+            .map(move |(f, _)| from.max(*f))
+    });
     starts.min()
 }
 
@@ -263,8 +271,8 @@ fn validate_transition(new: &Job<'_>, old: &Job<'_>, path: &Path, errors: &mut E
     if !end.is_empty() && !end_before.is_empty() && end != end_before {
         errors.push(Error::invalid(&path.child("completionTime"), end, "field is immutable"));
     }
-    let resuming = old.is("Suspended")
-        && condition::has(object::list(new.0, &["status", "conditions"]), "Suspended", "False");
+    let resuming =
+        old.is("Suspended") && condition::has(object::list(new.0, &["status", "conditions"]), "Suspended", "False");
     let suspended = new.spec("suspend") == Some(&json!(true));
     if !old.text("startTime").is_empty() && changed(new, old, "startTime") && !resuming && !suspended {
         let start = new.status("startTime").cloned().unwrap_or_default();

@@ -148,7 +148,11 @@ fn read_number(text: &str) -> Result<u64, String> {
 pub fn zone_error(zone: &str) -> Option<String> {
     let strange = |part: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '_', '+'].contains(&c);
-        part == "." || part == ".." || part.starts_with('-') || !(1..=MAX_ZONE_PART).contains(&part.len()) || !part.chars().all(known)
+        part == "."
+            || part == ".."
+            || part.starts_with('-')
+            || !(1..=MAX_ZONE_PART).contains(&part.len())
+            || !part.chars().all(known)
     };
     if zone.is_empty() {
         return Some("timeZone must be nil or non-empty string".to_owned());
@@ -174,7 +178,13 @@ mod tests {
 
     #[test]
     fn schedules_are_read_as_upstream_reads_them() {
-        for good in ["* * * * *", "*/5 0-4,8 1 jan MON-fri", "@daily", "@every 1h30m", "0 0 ? * 6"] {
+        for good in [
+            "* * * * *",
+            "*/5 0-4,8 1 jan MON-fri",
+            "@daily",
+            "@every 1h30m",
+            "0 0 ? * 6",
+        ] {
             assert_eq!(error(good), None, "{good}");
         }
         for (bad, text) in [
@@ -187,7 +197,10 @@ mod tests {
             ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
             ("1/2/3 * * * *", "too many slashes: 1/2/3"),
             ("@noon", "unrecognized descriptor: @noon"),
-            ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            (
+                "x * * * *",
+                "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax",
+            ),
         ] {
             assert_eq!(error(bad).as_deref(), Some(text), "{bad}");
         }
@@ -197,7 +210,10 @@ mod tests {
     fn zones_are_known_by_their_exact_names() {
         assert_eq!(zone_error("Europe/Berlin"), None);
         assert_eq!(zone_error("UTC"), None);
-        assert_eq!(zone_error("europe/berlin").as_deref(), Some("unknown time zone europe/berlin"));
+        assert_eq!(
+            zone_error("europe/berlin").as_deref(),
+            Some("unknown time zone europe/berlin")
+        );
         assert_eq!(zone_error("../etc").as_deref(), Some("unknown time zone ../etc"));
     }
 }

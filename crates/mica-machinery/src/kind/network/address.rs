@@ -105,7 +105,10 @@ pub fn validate_endpoint_ip(text: &str, path: &Path, errors: &mut ErrorList) {
     };
     let (link_local, multicast) = match address {
         IpAddr::V4(four) => (four.is_link_local(), four.octets()[..3] == [224, 0, 0]),
-        IpAddr::V6(six) => (six.segments()[0] & 0xffc0 == 0xfe80, six.segments()[0] & 0xff0f == 0xff02),
+        IpAddr::V6(six) => (
+            six.segments()[0] & 0xffc0 == 0xfe80,
+            six.segments()[0] & 0xff0f == 0xff02,
+        ),
     };
     let mut refuse = |when: bool, detail: String| {
         if when {

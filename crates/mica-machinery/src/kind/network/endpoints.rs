@@ -67,7 +67,11 @@ fn validate_address(address: &Value, path: &Path, errors: &mut ErrorList) {
         errors.extend(invalid_each(&path.child("hostname"), of("hostname"), texts));
     }
     if let Some(node) = present(address, &["nodeName"]).and_then(Value::as_str) {
-        errors.extend(invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node)));
+        errors.extend(invalid_each(
+            &path.child("nodeName"),
+            node,
+            names::dns1123_subdomain(node),
+        ));
     }
     validate_endpoint_ip(of("ip"), &path.child("ip"), errors);
 }

@@ -79,7 +79,10 @@ pub const INGRESS_CLASS: Plain = Plain {
     metadata_check: MetadataCheck::Both,
     generation: &["spec"],
     cells: class_cells,
-    ..Plain::new("networking.k8s.io/ingressclasses", "io.k8s.api.networking.v1.IngressClass")
+    ..Plain::new(
+        "networking.k8s.io/ingressclasses",
+        "io.k8s.api.networking.v1.IngressClass",
+    )
 };
 
 fn validate(object: &Value) -> ErrorList {
@@ -176,7 +179,11 @@ fn validate_path(one: &Value, path: &Path, errors: &mut ErrorList) {
         }
         other => errors.push(Error::not_supported(&path.child("pathType"), other, &PATH_TYPES)),
     }
-    validate_backend(one.get("backend").unwrap_or(&Value::Null), &path.child("backend"), errors);
+    validate_backend(
+        one.get("backend").unwrap_or(&Value::Null),
+        &path.child("backend"),
+        errors,
+    );
 }
 
 fn validate_backend(backend: &Value, path: &Path, errors: &mut ErrorList) {
@@ -200,7 +207,10 @@ fn validate_service(service: &Value, path: &Path, errors: &mut ErrorList) {
         "" => errors.push(Error::required(&at.child("name"), "")),
         name => errors.extend(invalid_each(&at.child("name"), name, names::dns1123_label(name))),
     }
-    let (name, port) = (object::string(service, &["port", "name"]), number(service, &["port", "number"]));
+    let (name, port) = (
+        object::string(service, &["port", "name"]),
+        number(service, &["port", "number"]),
+    );
     let at = at.child("port");
     match (name, port) {
         ("", 0) => errors.push(Error::required(path, "port name or number is required")),
@@ -268,7 +278,10 @@ fn hosts(object: &Value) -> String {
 fn validate_class(object: &Value) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = ErrorList::new();
-    let (controller, at) = (object::string(object, &["spec", "controller"]), path.child("controller"));
+    let (controller, at) = (
+        object::string(object, &["spec", "controller"]),
+        path.child("controller"),
+    );
     if controller.len() > MAX_CONTROLLER {
         errors.push(Error::too_long(&at, MAX_CONTROLLER));
     }
@@ -302,7 +315,10 @@ fn validate_scope(parameters: &Value, path: &Path, errors: &mut ErrorList) {
 }
 
 fn class_cells(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
-    let is_default = object::string(object, &["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"]);
+    let is_default = object::string(
+        object,
+        &["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"],
+    );
     let name = object::name(object);
     let name = if is_default == "true" {
         format!("{name} (default)")

@@ -26,12 +26,17 @@ pub const NETWORK_POLICY: Plain = Plain {
     cells: |object, now| {
         vec![
             object::name(object).into(),
-            selector_cell(Some(object::get(object, &["spec", "podSelector"]).unwrap_or(&json!({})))),
+            selector_cell(Some(
+                object::get(object, &["spec", "podSelector"]).unwrap_or(&json!({})),
+            )),
             age(object, now),
         ]
     },
     warnings: |_, new, _| warnings(new),
-    ..Plain::new("networking.k8s.io/networkpolicies", "io.k8s.api.networking.v1.NetworkPolicy")
+    ..Plain::new(
+        "networking.k8s.io/networkpolicies",
+        "io.k8s.api.networking.v1.NetworkPolicy",
+    )
 };
 
 fn default(object: &mut Value) {
@@ -73,7 +78,11 @@ fn validate(object: &Value, old: Option<&Value>) -> ErrorList {
     let (spec, path) = (object.get("spec").unwrap_or(&null), Path::new("spec"));
     let mut errors = ErrorList::new();
     if let Some(selector) = present(spec, &["podSelector"]) {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("podSelector")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("podSelector"),
+        ));
     }
     let before: Vec<&str> = old
         .map(blocks)
@@ -179,7 +188,9 @@ fn validate_block(block: &Value, before: &[&str], path: &Path, errors: &mut Erro
     for (i, except) in strings(block, &["except"]).into_iter().enumerate() {
         let path = path.child("except").index(i);
         errors.extend(cidr_errors_legacy(&path, except, before));
-        let Some(part) = parse_cidr_sloppy(except) else { continue };
+        let Some(part) = parse_cidr_sloppy(except) else {
+            continue;
+        };
         if !contains(&whole, part.network()) || whole.bits >= part.bits {
             errors.push(Error::invalid(&path, except, "must be a strict subset of `cidr`"));
         }

@@ -156,7 +156,11 @@ fn settle_families(service: &mut Value, old: Option<&Value>) {
     }
     let mut families: Vec<Value> = object::list(service, &FAMILIES).to_vec();
     let addresses = strings(service, &["spec", "clusterIPs"]);
-    for address in addresses.iter().skip(families.len()).take_while(|address| **address != "None") {
+    for address in addresses
+        .iter()
+        .skip(families.len())
+        .take_while(|address| **address != "None")
+    {
         families.push(if address.contains(':') { "IPv6" } else { "IPv4" }.into());
     }
     if families.is_empty() {
@@ -185,7 +189,9 @@ pub fn wants(service: &Value) -> Vec<Want> {
     if is_external(service) {
         return wants;
     }
-    if object::string(service, &["spec", "clusterIP"]).is_empty() && object::list(service, &["spec", "clusterIPs"]).is_empty() {
+    if object::string(service, &["spec", "clusterIP"]).is_empty()
+        && object::list(service, &["spec", "clusterIPs"]).is_empty()
+    {
         wants.push(Want::Address);
     }
     if needs_node_ports(service) {
@@ -241,15 +247,26 @@ pub fn node_ports(service: &Value) -> Vec<u16> {
 /// The refusal of an address that cannot be had.
 pub fn refused_address(service: &Value, why: &str) -> ErrorList {
     let path = Path::new("spec").child("clusterIPs");
-    let shown = object::get(service, &["spec", "clusterIPs"]).cloned().unwrap_or_default();
+    let shown = object::get(service, &["spec", "clusterIPs"])
+        .cloned()
+        .unwrap_or_default();
     let address = object::string(service, &["spec", "clusterIP"]);
-    vec![Error::invalid(&path, shown, format!("failed to allocate IP {address}: {why}"))]
+    vec![Error::invalid(
+        &path,
+        shown,
+        format!("failed to allocate IP {address}: {why}"),
+    )]
 }
 
 /// The refusal of a port that cannot be had.
 pub fn refused_port(service: &Value, port: u16) -> ErrorList {
     let ports = object::list(service, &["spec", "ports"]);
-    let at = ports.iter().position(|held| number(held, &["nodePort"]) == i64::from(port));
-    let path = Path::new("spec").child("ports").index(at.unwrap_or_default()).child("nodePort");
+    let at = ports
+        .iter()
+        .position(|held| number(held, &["nodePort"]) == i64::from(port));
+    let path = Path::new("spec")
+        .child("ports")
+        .index(at.unwrap_or_default())
+        .child("nodePort");
     vec![Error::invalid(&path, port, "provided port is already allocated")]
 }

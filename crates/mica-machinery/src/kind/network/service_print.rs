@@ -17,7 +17,11 @@ pub fn cells(service: &Value, now: jiff::Timestamp) -> Vec<Value> {
         object::string(service, &["spec", "type"]).into(),
         address.unwrap_or("<none>").into(),
         external(service).into(),
-        if ports.is_empty() { "<none>".into() } else { ports.join(",").into() },
+        if ports.is_empty() {
+            "<none>".into()
+        } else {
+            ports.join(",").into()
+        },
         age(service, now),
         labels_cell(service, &["spec", "selector"]),
     ]

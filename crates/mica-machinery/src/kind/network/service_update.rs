@@ -12,7 +12,10 @@ use crate::object;
 
 fn ports(service: &Value) -> BTreeSet<i64> {
     let ports = object::list(service, &["spec", "ports"]).iter();
-    ports.map(|port| number(port, &["nodePort"])).filter(|port| *port != 0).collect()
+    ports
+        .map(|port| number(port, &["nodePort"]))
+        .filter(|port| *port != 0)
+        .collect()
 }
 
 /// Puts back what the server once gave and the client left out.
@@ -32,7 +35,10 @@ pub fn patch_allocated(new: &mut Value, old: &Value) {
             .map(|port| (object::string(port, &["name"]).to_owned(), number(port, &["nodePort"])))
             .collect();
         for port in list_mut(new, &["spec", "ports"]) {
-            let before = by_name.get(object::string(port, &["name"])).copied().unwrap_or_default();
+            let before = by_name
+                .get(object::string(port, &["name"]))
+                .copied()
+                .unwrap_or_default();
             if number(port, &["nodePort"]) == 0 && before != 0 && !used.contains(&before) {
                 object::set(port, &["nodePort"], before);
             }
@@ -45,7 +51,8 @@ pub fn patch_allocated(new: &mut Value, old: &Value) {
 
 /// Takes away what the new type does not use, unless the client changed it too.
 pub fn drop_unused(new: &mut Value, old: &Value) {
-    let unchanged = |new: &Value, field: &str| same(object::get(new, &["spec", field]), object::get(old, &["spec", field]));
+    let unchanged =
+        |new: &Value, field: &str| same(object::get(new, &["spec", field]), object::get(old, &["spec", field]));
     let wipe = |new: &mut Value, fields: &[&str]| {
         for field in fields {
             object::remove(new, &["spec", field]);
@@ -93,7 +100,11 @@ pub fn validate(new: &Value, old: &Value) -> ErrorList {
         }
     }
     let balances = |service| r#type(service) == "LoadBalancer";
-    let class = |service| object::get(service, &["spec", "loadBalancerClass"]).cloned().unwrap_or_default();
+    let class = |service| {
+        object::get(service, &["spec", "loadBalancerClass"])
+            .cloned()
+            .unwrap_or_default()
+    };
     if balances(old) && balances(new) && class(old) != class(new) {
         let path = Path::new("spec").child("loadBalancerClass");
         errors.push(Error::invalid(&path, class(new), "may not change once set"));

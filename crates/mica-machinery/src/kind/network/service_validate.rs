@@ -38,7 +38,9 @@ pub fn validate(service: &Value, old: Option<&Value>) -> ErrorList {
     }
     validate_affinity(spec, &path, &mut errors);
     validate_cluster_ips(service, old, &path, &mut errors);
-    let before = old.map(|old| strings(old, &["spec", "externalIPs"])).unwrap_or_default();
+    let before = old
+        .map(|old| strings(old, &["spec", "externalIPs"]))
+        .unwrap_or_default();
     for (i, ip) in strings(spec, &["externalIPs"]).into_iter().enumerate() {
         let path = path.child("externalIPs").index(i);
         let found = ip_errors_legacy(&path, ip, &before);
@@ -72,7 +74,10 @@ fn validate_type(service: &Value, spec: &Value, path: &Path, errors: &mut ErrorL
         return;
     }
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if spec.get(field).is_some_and(|value| !crate::kind::check::is_empty(value)) {
+        if spec
+            .get(field)
+            .is_some_and(|value| !crate::kind::check::is_empty(value))
+        {
             let detail = "may not be set for ExternalName services";
             errors.push(Error::forbidden(&path.child(field), detail));
         }
@@ -80,7 +85,11 @@ fn validate_type(service: &Value, spec: &Value, path: &Path, errors: &mut ErrorL
     let name = object::string(spec, &["externalName"]);
     match name.strip_suffix('.').unwrap_or(name) {
         "" => errors.push(Error::required(&path.child("externalName"), "")),
-        name => errors.extend(invalid_each(&path.child("externalName"), name, names::dns1123_subdomain(name))),
+        name => errors.extend(invalid_each(
+            &path.child("externalName"),
+            name,
+            names::dns1123_subdomain(name),
+        )),
     }
 }
 
@@ -242,7 +251,11 @@ fn validate_repeated_ports(spec: &Value, path: &Path, errors: &mut ErrorList) {
     let ports = object::list(spec, &["ports"]);
     let protocol = |port| object::string(port, &["protocol"]);
     if object::string(spec, &["type"]) == "ClusterIP" {
-        for (i, _) in ports.iter().enumerate().filter(|(_, port)| number(port, &["nodePort"]) != 0) {
+        for (i, _) in ports
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| number(port, &["nodePort"]) != 0)
+        {
             let detail = "may not be used when `type` is 'ClusterIP'";
             errors.push(Error::forbidden(&path.index(i).child("nodePort"), detail));
         }
@@ -322,7 +335,10 @@ fn validate_traffic(service: &Value, spec: &Value, path: &Path, errors: &mut Err
         let detail = "may only be set for externally-accessible services";
         errors.push(Error::invalid(&at, policy, detail));
     }
-    let (port, at) = (number(spec, &["healthCheckNodePort"]), path.child("healthCheckNodePort"));
+    let (port, at) = (
+        number(spec, &["healthCheckNodePort"]),
+        path.child("healthCheckNodePort"),
+    );
     match (needs_health_check(service), port) {
         (false, 0) => {}
         (false, port) => {
@@ -413,7 +429,10 @@ pub fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
             }
         }
     }
-    for (i, range) in strings(new, &["spec", "loadBalancerSourceRanges"]).into_iter().enumerate() {
+    for (i, range) in strings(new, &["spec", "loadBalancerSourceRanges"])
+        .into_iter()
+        .enumerate()
+    {
         let path = path.child("loadBalancerSourceRanges").index(i);
         warnings.extend(cidr_warnings(&path, range));
     }

@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::address::validate_endpoint_ip;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::MetadataCheck;
-use crate::kind::check::{immutable_string, invalid_each, list_mut, one_of, present, same, set_default_pointer, strings};
+use crate::kind::check::{
+    immutable_string, invalid_each, list_mut, one_of, present, same, set_default_pointer, strings,
+};
 use crate::kind::column::age;
 use crate::kind::plain::Plain;
 use crate::names::{fully_qualified_domain_name, ip_errors, ip_errors_legacy, ip_warnings, parse_ip_sloppy};
@@ -49,7 +51,10 @@ pub const ENDPOINT_SLICE: Plain = Plain {
             age(object, now),
         ]
     },
-    ..Plain::new("discovery.k8s.io/endpointslices", "io.k8s.api.discovery.v1.EndpointSlice")
+    ..Plain::new(
+        "discovery.k8s.io/endpointslices",
+        "io.k8s.api.discovery.v1.EndpointSlice",
+    )
 };
 
 fn warnings(slice: &Value) -> Vec<String> {
@@ -113,7 +118,11 @@ fn validate_endpoints(slice: &Value, r#type: &str, path: &Path, errors: &mut Err
         validate_addresses(endpoint, r#type, &path.child("addresses"), errors);
         let text = |field| present(endpoint, &[field]).and_then(Value::as_str);
         if let Some(node) = text("nodeName") {
-            errors.extend(invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node)));
+            errors.extend(invalid_each(
+                &path.child("nodeName"),
+                node,
+                names::dns1123_subdomain(node),
+            ));
         }
         if let Some(topology) = present(endpoint, &["deprecatedTopology"]) {
             let path = path.child("deprecatedTopology");

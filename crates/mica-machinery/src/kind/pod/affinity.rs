@@ -30,7 +30,9 @@ pub fn validate(spec: &Value, path: &Path, errors: &mut ErrorList) {
         }
     }
     for field in ["podAffinity", "podAntiAffinity"] {
-        let Some(pods) = present(affinity, &[field]) else { continue };
+        let Some(pods) = present(affinity, &[field]) else {
+            continue;
+        };
         let path = path.child(field);
         for (i, term) in object::list(pods, &[REQUIRED]).iter().enumerate() {
             validate_pod_term(term, &path.child(REQUIRED).index(i), errors);
@@ -47,7 +49,11 @@ pub fn validate(spec: &Value, path: &Path, errors: &mut ErrorList) {
 fn validate_weight(term: &Value, path: &Path, errors: &mut ErrorList) {
     let weight = number(term, &["weight"]);
     if !(1..=100).contains(&weight) {
-        errors.push(Error::invalid(&path.child("weight"), weight, "must be in the range 1-100"));
+        errors.push(Error::invalid(
+            &path.child("weight"),
+            weight,
+            "must be in the range 1-100",
+        ));
     }
 }
 
@@ -171,7 +177,10 @@ pub fn validate_label_keys(term: &Value, path: &Path, errors: &mut ErrorList) {
             errors.extend(invalid_each(&path.index(i), key, names::label_key(key)));
         }
     }
-    let (matching, other) = (strings(term, &["matchLabelKeys"]), strings(term, &["mismatchLabelKeys"]));
+    let (matching, other) = (
+        strings(term, &["matchLabelKeys"]),
+        strings(term, &["mismatchLabelKeys"]),
+    );
     if let Some(selector) = selector {
         let mut seen: BTreeSet<&str> = entries(selector, &["matchLabels"]).map(|(key, _)| key).collect();
         for expression in object::list(selector, &["matchExpressions"]) {

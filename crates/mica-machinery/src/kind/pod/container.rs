@@ -178,9 +178,20 @@ fn validate(container: &Value, around: &Surroundings<'_>, path: &Path, errors: &
     env::validate(container, path, errors);
     validate_mounts(container, &around.volumes, &path.child("volumeMounts"), errors);
     validate_devices(container, &around.volumes, &path.child("volumeDevices"), errors);
-    one_of(&path.child("imagePullPolicy"), of("imagePullPolicy"), &PULL_POLICIES, errors);
+    one_of(
+        &path.child("imagePullPolicy"),
+        of("imagePullPolicy"),
+        &PULL_POLICIES,
+        errors,
+    );
     let resources = container.get("resources").unwrap_or(&Value::Null);
-    resource::validate(resources, Owner::Container, &around.claims, &path.child("resources"), errors);
+    resource::validate(
+        resources,
+        Owner::Container,
+        &around.claims,
+        &path.child("resources"),
+        errors,
+    );
     validate_resize(container, around.restart_policy, &path.child("resizePolicy"), errors);
     if let Some(context) = present(container, &["securityContext"]) {
         security::validate_container(context, around.host_users, &path.child("securityContext"), errors);
@@ -344,8 +355,7 @@ fn validate_devices(container: &Value, volumes: &BTreeMap<&str, &Value>, path: &
         match volumes.get(name) {
             None => errors.push(Error::not_found(&name_path, name)),
             Some(volume) if !is_set(volume, &["persistentVolumeClaim"]) && !is_set(volume, &["ephemeral"]) => {
-                let detail =
-                    "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.push(Error::invalid(&name_path, name, detail));
             }
             Some(_) => {}

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kind::check::{is_set, list_mut, set_default, set_default_pointer};
 use super::resource::total_requests;
+use crate::kind::check::{is_set, list_mut, set_default, set_default_pointer};
 use crate::kind::core::resource::{fill, round_up};
 use crate::kind::marker;
 use crate::object;

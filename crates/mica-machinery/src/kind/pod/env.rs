@@ -12,7 +12,11 @@ pub fn validate(container: &Value, path: &Path, errors: &mut ErrorList) {
         let path = path.child("env").index(i);
         match object::string(variable, &["name"]) {
             "" => errors.push(Error::required(&path.child("name"), "")),
-            name => errors.extend(invalid_each(&path.child("name"), name, names::relaxed_env_var_name(name))),
+            name => errors.extend(invalid_each(
+                &path.child("name"),
+                name,
+                names::relaxed_env_var_name(name),
+            )),
         }
         if let Some(source) = present(variable, &["valueFrom"]) {
             let value = object::string(variable, &["value"]);
@@ -46,9 +50,7 @@ fn validate_source(source: &Value, value: &str, path: &Path, errors: &mut ErrorL
         validate_file(file, &path.child("fileKeyRef"), errors);
     }
     let detail = match found {
-        0 => {
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        }
+        0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         _ if !value.is_empty() => "may not be specified when `value` is not empty",
         1 => return,
         _ => "may not have more than one field specified at a time",
@@ -74,7 +76,11 @@ fn validate_file(reference: &Value, path: &Path, errors: &mut ErrorList) {
     }
     match of("volumeName") {
         "" => errors.push(Error::required(&path.child("volumeName"), "")),
-        name => errors.extend(invalid_each(&path.child("volumeName"), name, names::dns1123_label(name))),
+        name => errors.extend(invalid_each(
+            &path.child("volumeName"),
+            name,
+            names::dns1123_label(name),
+        )),
     }
     match of("path") {
         "" => errors.push(Error::required(&path.child("path"), "")),

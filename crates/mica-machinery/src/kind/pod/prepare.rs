@@ -54,10 +54,26 @@ fn tolerate_loss(pod: &mut Value) {
 fn merge_label_keys(pod: &mut Value) {
     let labels = object::get(pod, &["metadata", "labels"]).cloned().unwrap_or_default();
     for field in ["podAffinity", "podAntiAffinity"] {
-        for term in list_mut(pod, &["spec", "affinity", field, "requiredDuringSchedulingIgnoredDuringExecution"]) {
+        for term in list_mut(
+            pod,
+            &[
+                "spec",
+                "affinity",
+                field,
+                "requiredDuringSchedulingIgnoredDuringExecution",
+            ],
+        ) {
             merge_in(term, &labels);
         }
-        for term in list_mut(pod, &["spec", "affinity", field, "preferredDuringSchedulingIgnoredDuringExecution"]) {
+        for term in list_mut(
+            pod,
+            &[
+                "spec",
+                "affinity",
+                field,
+                "preferredDuringSchedulingIgnoredDuringExecution",
+            ],
+        ) {
             if let Some(term) = term.get_mut("podAffinityTerm") {
                 merge_in(term, &labels);
             }

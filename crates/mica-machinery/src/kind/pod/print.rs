@@ -106,7 +106,10 @@ fn before_start(pod: &Value, reason: String) -> (Summary, bool, (i64, String)) {
     };
     let mut sidecars = (0, String::new());
     let declared = object::list(pod, &["spec", "initContainers"]);
-    for (i, status) in object::list(pod, &["status", "initContainerStatuses"]).iter().enumerate() {
+    for (i, status) in object::list(pod, &["status", "initContainerStatuses"])
+        .iter()
+        .enumerate()
+    {
         let name = object::string(status, &["name"]);
         let lasting = declared
             .iter()

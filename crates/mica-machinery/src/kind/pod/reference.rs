@@ -71,7 +71,10 @@ pub fn validate_field_ref(reference: &Value, field_use: FieldUse, path: &Path, e
     let at = path.child("fieldPath");
     let asked = of("fieldPath");
     if of("apiVersion") != "v1" {
-        let detail = format!("error converting fieldPath: unsupported pod version: {}", of("apiVersion"));
+        let detail = format!(
+            "error converting fieldPath: unsupported pod version: {}",
+            of("apiVersion")
+        );
         errors.push(Error::invalid(&at, asked, detail));
         return;
     }

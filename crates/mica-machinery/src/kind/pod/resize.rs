@@ -30,7 +30,11 @@ pub fn prepare(new: &mut Value, old: &Value) {
     }
     for (name, wanted) in LISTS.iter().zip(wanted) {
         let held = list_mut(new, &["spec", name]);
-        if held.iter().zip(&wanted).any(|(held, wanted)| held["name"] != wanted["name"]) {
+        if held
+            .iter()
+            .zip(&wanted)
+            .any(|(held, wanted)| held["name"] != wanted["name"])
+        {
             object::set(new, &["spec", name], wanted);
             continue;
         }
@@ -79,20 +83,32 @@ pub fn validate(new: &Value, old: &Value) -> ErrorList {
 /// Whether the node that the pod runs on, if it does, tells what its containers got.
 fn is_supported(pod: &Value) -> bool {
     let statuses = object::list(pod, &["status", "containerStatuses"]);
-    let running = statuses.iter().find(|status| present(status, &["state", "running"]).is_some());
+    let running = statuses
+        .iter()
+        .find(|status| present(status, &["state", "running"]).is_some());
     running.is_none_or(|status| present(status, &["resources"]).is_some())
 }
 
-fn pairs<'a>(new: &'a Value, old: &'a Value, list: &str) -> impl Iterator<Item = (usize, &'a Value, &'a Value)> + use<'a> {
+fn pairs<'a>(
+    new: &'a Value,
+    old: &'a Value,
+    list: &str,
+) -> impl Iterator<Item = (usize, &'a Value, &'a Value)> + use<'a> {
     let (now, before) = (object::list(new, &["spec", list]), object::list(old, &["spec", list]));
-    now.iter().zip(before).enumerate().map(|(i, (now, before))| (i, now, before))
+    now.iter()
+        .zip(before)
+        .enumerate()
+        .map(|(i, (now, before))| (i, now, before))
 }
 
 fn validate_order(new: &Value, old: &Value, list: &str, path: &Path, errors: &mut ErrorList) {
     let path = path.child(list);
     let count = |pod| object::list(pod, &["spec", list]).len();
     if count(new) != count(old) {
-        errors.push(Error::forbidden(&path, format!("{list} may not be added or removed on resize")));
+        errors.push(Error::forbidden(
+            &path,
+            format!("{list} may not be added or removed on resize"),
+        ));
         return;
     }
     for (i, now, before) in pairs(new, old, list) {

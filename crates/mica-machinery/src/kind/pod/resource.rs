@@ -84,7 +84,9 @@ fn validate_pages(name: &str, amount: &Value, path: &Path, errors: &mut ErrorLis
 
 /// Whether an amount is a number of whole pages.
 fn is_divisible(name: &str, amount: &Quantity) -> bool {
-    let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
+    let size = name
+        .strip_prefix(HUGE_PAGES)
+        .and_then(|size| Quantity::parse(size).ok());
     match size.map(|size| size.value()) {
         Some(size) if size > 0 => amount.value() % size == 0,
         _ => false,
@@ -154,7 +156,11 @@ pub fn validate_of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &Path, error
         };
         if total > held {
             let detail = format!("must be greater than or equal to aggregate container requests of {total}");
-            errors.push(Error::invalid(&at.child("requests").key(&name), held.to_string(), detail));
+            errors.push(Error::invalid(
+                &at.child("requests").key(&name),
+                held.to_string(),
+                detail,
+            ));
         }
     }
     for (i, container) in object::list(spec, &["containers"]).iter().enumerate() {

@@ -59,11 +59,29 @@ pub fn validate_pod(spec: &Value, path: &Path, errors: &mut ErrorList) {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(Error::invalid(&path.child("shareProcessNamespace"), true, detail));
     }
-    validate_sysctls(context, flag("hostNetwork"), flag("hostIPC"), &path.child("sysctls"), errors);
-    known(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], path, errors);
+    validate_sysctls(
+        context,
+        flag("hostNetwork"),
+        flag("hostIPC"),
+        &path.child("sysctls"),
+        errors,
+    );
+    known(
+        context,
+        "fsGroupChangePolicy",
+        &["Always", "OnRootMismatch"],
+        path,
+        errors,
+    );
     validate_profiles(context, path, errors);
     known(context, "supplementalGroupsPolicy", &["Merge", "Strict"], path, errors);
-    known(context, "seLinuxChangePolicy", &["MountOption", "Recursive"], path, errors);
+    known(
+        context,
+        "seLinuxChangePolicy",
+        &["MountOption", "Recursive"],
+        path,
+        errors,
+    );
 }
 
 fn validate_sysctls(context: &Value, network: bool, ipc: bool, path: &Path, errors: &mut ErrorList) {
@@ -151,7 +169,11 @@ fn validate_seccomp(context: &Value, path: &Path, errors: &mut ErrorList) {
         ("Localhost", Some(local)) => local_descending(local, &at, errors),
         (_, Some(_)) => {
             let shown = internal::shown(profile, "io.k8s.api.core.v1.SeccompProfile");
-            errors.push(invalid_as(&at, &shown, "can only be set when seccomp type is Localhost"));
+            errors.push(invalid_as(
+                &at,
+                &shown,
+                "can only be set when seccomp type is Localhost",
+            ));
         }
         (_, None) => {}
     }
@@ -283,7 +305,10 @@ pub fn validate_host_process(spec: &Value, path: &Path, errors: &mut ErrorList) 
         if let (Some(pod), Some(own)) = (of_pod, own)
             && pod != own
         {
-            let path = path.child("securityContext").child("windowsOptions").child("hostProcess");
+            let path = path
+                .child("securityContext")
+                .child("windowsOptions")
+                .child("hostProcess");
             let detail = format!("pod hostProcess value must be identical if both are specified, was {pod}");
             errors.push(Error::invalid(&path, own, detail));
         }
@@ -308,7 +333,11 @@ pub fn validate_host_users(spec: &Value, path: &Path, errors: &mut ErrorList) {
         return;
     }
     let detail = "when `hostUsers` is false";
-    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
         if spec.get(field) == Some(&json!(true)) {
             errors.push(Error::forbidden(&path.child(shown), detail));
         }

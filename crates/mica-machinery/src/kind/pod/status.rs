@@ -80,7 +80,10 @@ fn validate_transitions(new: &Value, old: &Value, path: &Path, errors: &mut Erro
                 && present(status, &["state", "terminated"]).is_none()
             {
                 let path = path.child(statuses).index(i).child("state");
-                errors.push(Error::forbidden(&path, "may not be transitioned to non-terminated state"));
+                errors.push(Error::forbidden(
+                    &path,
+                    "may not be transitioned to non-terminated state",
+                ));
             }
         }
     }

@@ -35,7 +35,9 @@ static RESET: LazyLock<[Paths; 2]> = LazyLock::new(|| {
 });
 
 fn all_but(kept: &[&str]) -> Paths {
-    let id = facts().openapi("io.k8s.api.core.v1.PodSpec").expect("pods are in the table");
+    let id = facts()
+        .openapi("io.k8s.api.core.v1.PodSpec")
+        .expect("pods are in the table");
     let fields = facts().ty(id).fields.iter().map(|field| field.json);
     let path = |path: Vec<&'static str>| -> &'static [&'static str] { path.leak() };
     let mut paths = vec![path(vec!["metadata"]), path(vec!["status"])];

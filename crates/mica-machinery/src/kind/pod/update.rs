@@ -109,10 +109,16 @@ fn validate_added_tolerations(new: &Value, old: &Value, path: &Path, errors: &mu
 
 fn validate_removed_gates(new: &Value, old: &Value, path: &Path, errors: &mut ErrorList) {
     let name = |gate| object::string(gate, &["name"]);
-    let before: Vec<&str> = object::list(old, &["spec", "schedulingGates"]).iter().map(name).collect();
+    let before: Vec<&str> = object::list(old, &["spec", "schedulingGates"])
+        .iter()
+        .map(name)
+        .collect();
     for (i, gate) in object::list(new, &["spec", "schedulingGates"]).iter().enumerate() {
         if !before.contains(&name(gate)) {
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name(gate));
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name(gate)
+            );
             errors.push(Error::forbidden(&path.index(i).child("name"), detail));
         }
     }
@@ -142,7 +148,8 @@ fn fixed(spec: &Value, before: &Value, path: &Path, errors: &mut ErrorList) -> V
 
 /// A pod that waits at a gate may still be told where to go, if that leaves fewer places.
 fn narrow(spec: &mut Value, before: &Value, path: &Path, errors: &mut ErrorList) {
-    let kept = entries(before, &["nodeSelector"]).all(|(key, value)| object::get(spec, &["nodeSelector", key]) == Some(value));
+    let kept =
+        entries(before, &["nodeSelector"]).all(|(key, value)| object::get(spec, &["nodeSelector", key]) == Some(value));
     if !kept {
         let path = path.child("nodeSelector");
         let shown = spec.get("nodeSelector").cloned().unwrap_or_default();
@@ -183,7 +190,8 @@ fn narrow_affinity(now: &Value, old: &Value, path: &Path, errors: &mut ErrorList
     }
     for (i, (now, old)) in new_terms.iter().zip(&old_terms).enumerate() {
         let begins = |field: &str| object::list(now, &[field]).starts_with(object::list(old, &[field]));
-        let empty = object::list(old, &["matchExpressions"]).is_empty() && object::list(old, &["matchFields"]).is_empty();
+        let empty =
+            object::list(old, &["matchExpressions"]).is_empty() && object::list(old, &["matchFields"]).is_empty();
         let grew = !same(Some(now), Some(old));
         if (empty && grew) || !begins("matchExpressions") || !begins("matchFields") {
             let detail = "only additions are allowed (no mutations or deletions)";

@@ -56,10 +56,7 @@ pub fn validate_template(template: &Value, path: &Path) -> ErrorList {
 /// What is wrong with a pod, whether it is new or changed.
 pub fn validate_pod(pod: &Value) -> ErrorList {
     let null = Value::Null;
-    let (metadata, spec) = (
-        pod.get("metadata").unwrap_or(&null),
-        pod.get("spec").unwrap_or(&null),
-    );
+    let (metadata, spec) = (pod.get("metadata").unwrap_or(&null), pod.get("spec").unwrap_or(&null));
     let path = Path::new("spec");
     let mut errors = ErrorList::new();
     let annotations = Path::new("metadata").child("annotations");
@@ -120,7 +117,11 @@ fn validate_annotations(metadata: &Value, spec: &Value, path: &Path, errors: &mu
         // Go's number, and no leading plus or zeros.
         let plain = cost.parse::<i32>().is_ok_and(|number| number.to_string() == cost);
         if !plain {
-            errors.push(Error::invalid(&path.key(DELETION_COST), cost, "must be a 32bit integer"));
+            errors.push(Error::invalid(
+                &path.key(DELETION_COST),
+                cost,
+                "must be a 32bit integer",
+            ));
         }
     }
     security::validate_annotations(metadata, path, errors);
@@ -152,7 +153,12 @@ fn validate_spec(spec: &Value, holds: Holds<'_>, path: &Path, errors: &mut Error
     resource::validate_of_pod(spec, &around.claims, path, errors);
     validate_host_network(spec, holds, path, errors);
     let of = |field| object::string(spec, &[field]);
-    one_of(&path.child("restartPolicy"), of("restartPolicy"), &RESTART_POLICIES, errors);
+    one_of(
+        &path.child("restartPolicy"),
+        of("restartPolicy"),
+        &RESTART_POLICIES,
+        errors,
+    );
     one_of(&path.child("dnsPolicy"), of("dnsPolicy"), &DNS_POLICIES, errors);
     if let Some(selector) = present(spec, &["nodeSelector"]) {
         errors.extend(names::label_errors(selector, &path.child("nodeSelector")));
@@ -209,7 +215,12 @@ fn validate_classes(spec: &Value, path: &Path, errors: &mut ErrorList) {
         }
     }
     if is_set(spec, &["preemptionPolicy"]) {
-        one_of(&path.child("preemptionPolicy"), of("preemptionPolicy"), &PREEMPTION, errors);
+        one_of(
+            &path.child("preemptionPolicy"),
+            of("preemptionPolicy"),
+            &PREEMPTION,
+            errors,
+        );
     }
     for (name, amount) in entries(spec, &["overhead"]) {
         let path = path.child("overhead").child("limits").key(name);
@@ -293,7 +304,12 @@ fn validate_host_network(spec: &Value, holds: Holds<'_>, path: &Path, errors: &m
         for (j, port) in object::list(container, &["ports"]).iter().enumerate() {
             let (host, own) = (number(port, &["hostPort"]), number(port, &["containerPort"]));
             if host != own && (host != 0 || matches!(holds, Holds::Pod(_))) {
-                let path = path.child("containers").index(i).child("ports").index(j).child("hostPort");
+                let path = path
+                    .child("containers")
+                    .index(i)
+                    .child("ports")
+                    .index(j)
+                    .child("hostPort");
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(Error::invalid(&path, host, detail));
             }
@@ -326,7 +342,12 @@ fn validate_file_keys(spec: &Value, path: &Path, errors: &mut ErrorList) {
                 continue;
             };
             let name = object::string(file, &["volumeName"]);
-            let path = path.child("env").index(i).child("valueFrom").child("fileKeyRef").child("volumeName");
+            let path = path
+                .child("env")
+                .index(i)
+                .child("valueFrom")
+                .child("fileKeyRef")
+                .child("volumeName");
             match volumes.iter().find(|volume| object::string(volume, &["name"]) == name) {
                 None => errors.push(Error::not_found(&path, name)),
                 Some(volume) if !is_set(volume, &["emptyDir"]) => {

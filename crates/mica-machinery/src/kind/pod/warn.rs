@@ -13,13 +13,29 @@ use crate::{names, object};
 
 /// Volume sources that went, and what is said of them.
 const GONE: [(&str, &str, &str); 9] = [
-    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    (
+        "photonPersistentDisk",
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    (
+        "gitRepo",
+        "gitRepo",
+        "deprecated in v1.11, and disabled by default in v1.33+",
+    ),
     ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
     ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    (
+        "storageos",
+        "storageOS",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
     ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    (
+        "glusterfs",
+        "glusterfs",
+        "deprecated in v1.25, non-functional in v1.26+",
+    ),
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
@@ -39,8 +55,14 @@ const ANNOTATIONS: [(&str, &str); 3] = [
 ];
 /// Labels of nodes that have new names.
 const LABELS: [(&str, &str); 5] = [
-    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
-    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "beta.kubernetes.io/arch",
+        "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+    ),
+    (
+        "beta.kubernetes.io/os",
+        "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+    ),
     (
         "failure-domain.beta.kubernetes.io/region",
         "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
@@ -118,7 +140,9 @@ fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
     port_warnings(spec, &spec_path, &mut warnings);
     if object::int(spec, &["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
         let path = spec_path.child("terminationGracePeriodSeconds");
-        warnings.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
+        warnings.push(format!(
+            "{path}: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
     }
     affinity_warnings(spec, &spec_path.child("affinity"), &mut warnings);
     address_warnings(spec, &spec_path, &mut warnings);
@@ -148,13 +172,18 @@ fn container_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
                 if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
                     let path = path.child("resources").child(field).key(name);
                     let shown = quote(&amount.to_string());
-                    warnings.push(format!("{path}: fractional byte value {shown} is invalid, must be an integer"));
+                    warnings.push(format!(
+                        "{path}: fractional byte value {shown} is invalid, must be an integer"
+                    ));
                 }
             }
         }
         let mut seen = BTreeSet::new();
         for (i, variable) in object::list(container, &["env"]).iter().enumerate() {
-            let (name, value) = (object::string(variable, &["name"]), object::string(variable, &["value"]));
+            let (name, value) = (
+                object::string(variable, &["name"]),
+                object::string(variable, &["value"]),
+            );
             let reference = format!("$({name})");
             let hides = is_set(variable, &["valueFrom"]) || value == reference || !value.contains(&reference);
             if !seen.insert(name) && hides {
@@ -172,7 +201,12 @@ fn port_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
     let mut ports: BTreeMap<(i64, &str), Vec<(Path, &Value)>> = BTreeMap::new();
     let mut named: BTreeMap<&str, Path> = BTreeMap::new();
     let mut about_names = Vec::new();
-    let host = |port: &Value| (number(port, &["hostPort"]), object::string(port, &["hostIP"]).to_owned());
+    let host = |port: &Value| {
+        (
+            number(port, &["hostPort"]),
+            object::string(port, &["hostIP"]).to_owned(),
+        )
+    };
     for (path, container) in containers(spec, path) {
         for (i, port) in object::list(container, &["ports"]).iter().enumerate() {
             let path = path.child("ports").index(i);

@@ -38,7 +38,10 @@ pub const ATTACHMENT: Plain = Plain {
     },
     unconditional_update: false,
     returns_deleted: true,
-    ..Plain::new("storage.k8s.io/volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment")
+    ..Plain::new(
+        "storage.k8s.io/volumeattachments",
+        "io.k8s.api.storage.v1.VolumeAttachment",
+    )
 };
 
 fn validate(object: &Value) -> ErrorList {
@@ -46,7 +49,11 @@ fn validate(object: &Value) -> ErrorList {
     let null = Value::Null;
     let (spec, path) = (object.get("spec").unwrap_or(&null), Path::new("spec"));
     let mut errors = ErrorList::new();
-    validate_driver_name(object::string(spec, &["attacher"]), &path.child("attacher"), &mut errors);
+    validate_driver_name(
+        object::string(spec, &["attacher"]),
+        &path.child("attacher"),
+        &mut errors,
+    );
     let source = path.child("source");
     let name = present(spec, &["source", "persistentVolumeName"]).and_then(Value::as_str);
     match (is_set(spec, &["source", "inlineVolumeSpec"]), name) {
@@ -59,7 +66,11 @@ fn validate(object: &Value) -> ErrorList {
         _ => {}
     }
     let node = object::string(spec, &["nodeName"]);
-    errors.extend(invalid_each(&path.child("nodeName"), node, names::dns1123_subdomain(node)));
+    errors.extend(invalid_each(
+        &path.child("nodeName"),
+        node,
+        names::dns1123_subdomain(node),
+    ));
     validate_status(object.get("status").unwrap_or(&null), &mut errors);
     if let Some(name) = name {
         let path = source.child("persistentVolumeName");
@@ -77,7 +88,9 @@ fn validate_status(status: &Value, errors: &mut ErrorList) {
         errors.push(Error::too_long(&path.child("attachmentMetadata"), MAX_METADATA_BYTES));
     }
     for field in ["attachError", "detachError"] {
-        let Some(error) = present(status, &[field]) else { continue };
+        let Some(error) = present(status, &[field]) else {
+            continue;
+        };
         let path = path.child(field);
         if object::string(error, &["message"]).len() > MAX_MESSAGE_BYTES {
             // Upstream tells the wrong bound.

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::{VOLUME_MODES, access_modes, class_name, validate_access_modes, validate_class_name};
 use crate::field::{Error, ErrorList, Path};
-use crate::kind::check::{entries, immutable, immutable_string, invalid_each, is_set, present, same, set_default, set_default_pointer};
+use crate::kind::check::{
+    entries, immutable, immutable_string, invalid_each, is_set, present, same, set_default, set_default_pointer,
+};
 use crate::kind::column::age;
 use crate::kind::core::resource::{quantity, round_up, validate_amount};
 use crate::kind::plain::{Plain, Status};
@@ -93,7 +95,11 @@ pub(super) fn add_finalizer(object: &mut Value, finalizer: &str) {
 
 fn validate(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
-    validate_spec(object.get("spec").unwrap_or(&Value::Null), &Path::new("spec"), &mut errors);
+    validate_spec(
+        object.get("spec").unwrap_or(&Value::Null),
+        &Path::new("spec"),
+        &mut errors,
+    );
     errors
 }
 
@@ -104,7 +110,11 @@ pub fn validate_spec(spec: &Value, path: &Path, errors: &mut ErrorList) {
         errors.push(Error::required(&path.child("accessModes"), detail));
     }
     if let Some(selector) = present(spec, &["selector"]) {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &path.child("selector")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &path.child("selector"),
+        ));
     }
     validate_access_modes(spec, path, errors);
     let storage = path.child("resources").key("storage");
@@ -186,7 +196,11 @@ fn validate_change(new: &Value, old: &Value, errors: &mut ErrorList) {
     } else {
         let path = Path::new("metadata").child("annotations").key(OLD_CLASS);
         if new_annotation.unwrap_or_default() != old_annotation.unwrap_or_default() {
-            errors.push(Error::invalid(&path, new_annotation.unwrap_or_default(), "field is immutable"));
+            errors.push(Error::invalid(
+                &path,
+                new_annotation.unwrap_or_default(),
+                "field is immutable",
+            ));
         }
         let first = class(old).is_none() && class(new).is_some();
         if first && old_annotation.is_none_or(|old| class(new) == Some(old)) {

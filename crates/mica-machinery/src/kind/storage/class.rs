@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::claim::immutable_json;
 use crate::field::{Error, ErrorList, Path};
+use crate::kind::MetadataCheck;
 use crate::kind::check::{entries, immutable_string, invalid_each, is_set, same, set_default_pointer, strings};
 use crate::kind::column::age;
 use crate::kind::plain::Plain;
-use crate::kind::MetadataCheck;
 use crate::{names, object};
 
 /// Upstream's bounds of parameters: how many, and how many bytes.

@@ -30,7 +30,10 @@ pub const DRIVER: Plain = Plain {
     validate: |_, object| validate_driver(object),
     validate_update: |_, new, old| {
         let mut errors = validate_driver(new);
-        for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+        for (field, shown) in [
+            ("attachRequired", "attachedRequired"),
+            ("volumeLifecycleModes", "volumeLifecycleModes"),
+        ] {
             let value = object::get(new, &["spec", field]).unwrap_or(&Value::Null).to_string();
             let path = Path::new("spec").child(shown);
             immutable(new, old, &["spec", field], &path, &value, &mut errors);
@@ -73,7 +76,10 @@ pub const CAPACITY: Plain = Plain {
         errors
     },
     unconditional_update: false,
-    ..Plain::new("storage.k8s.io/csistoragecapacities", "io.k8s.api.storage.v1.CSIStorageCapacity")
+    ..Plain::new(
+        "storage.k8s.io/csistoragecapacities",
+        "io.k8s.api.storage.v1.CSIStorageCapacity",
+    )
 };
 
 fn default_driver(object: &mut Value) {
@@ -117,12 +123,20 @@ fn validate_driver(object: &Value) -> ErrorList {
     }
     let policy = object::string(spec, &["fsGroupPolicy"]);
     if is_set(spec, &["fsGroupPolicy"]) && !GROUP_POLICIES.contains(&policy) {
-        errors.push(Error::not_supported(&path.child("fsGroupPolicy"), policy, &GROUP_POLICIES));
+        errors.push(Error::not_supported(
+            &path.child("fsGroupPolicy"),
+            policy,
+            &GROUP_POLICIES,
+        ));
     }
     validate_token_requests(spec, &path.child("tokenRequests"), &mut errors);
     for mode in strings(spec, &["volumeLifecycleModes"]) {
         if !LIFECYCLES.contains(&mode) {
-            errors.push(Error::not_supported(&path.child("volumeLifecycleModes"), mode, &LIFECYCLES));
+            errors.push(Error::not_supported(
+                &path.child("volumeLifecycleModes"),
+                mode,
+                &LIFECYCLES,
+            ));
         }
     }
     if !is_set(spec, &["seLinuxMount"]) {
@@ -131,7 +145,11 @@ fn validate_driver(object: &Value) -> ErrorList {
     let period = object::int(spec, &["nodeAllocatableUpdatePeriodSeconds"]);
     if let Some(period) = period.filter(|period| *period < MIN_PERIOD) {
         let path = path.child("nodeAllocatableUpdatePeriodSeconds");
-        errors.push(Error::invalid(&path, period, "must be greater than or equal to 10 seconds"));
+        errors.push(Error::invalid(
+            &path,
+            period,
+            "must be greater than or equal to 10 seconds",
+        ));
     }
     if let Some(kept) = present(spec, &["serviceAccountTokenInSecrets"])
         && object::list(spec, &["tokenRequests"]).is_empty()
@@ -167,7 +185,11 @@ fn validate_token_requests(spec: &Value, path: &Path, errors: &mut ErrorList) {
 }
 
 fn driver_cells(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
-    let flag = |field, absent: bool| object::get(object, &["spec", field]).and_then(Value::as_bool).unwrap_or(absent);
+    let flag = |field, absent: bool| {
+        object::get(object, &["spec", field])
+            .and_then(Value::as_bool)
+            .unwrap_or(absent)
+    };
     let modes = strings(object, &["spec", "volumeLifecycleModes"]).join(",");
     let requests = match present(object, &["spec", "tokenRequests"]).and_then(Value::as_array) {
         None => "<unset>".to_owned(),
@@ -183,7 +205,11 @@ fn driver_cells(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
         flag("storageCapacity", false).into(),
         requests.into(),
         flag("requiresRepublish", false).into(),
-        if modes.is_empty() { "<none>".into() } else { modes.into() },
+        if modes.is_empty() {
+            "<none>".into()
+        } else {
+            modes.into()
+        },
         age(object, now),
     ]
 }
@@ -244,7 +270,11 @@ fn validate_node_change(new: &Value, old: &Value, errors: &mut ErrorList) {
 fn validate_capacity(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(selector) = present(object, &["nodeTopology"]) {
-        errors.extend(label_selector_errors(selector, Tolerance::None, &Path::new("nodeTopology")));
+        errors.extend(label_selector_errors(
+            selector,
+            Tolerance::None,
+            &Path::new("nodeTopology"),
+        ));
     }
     let class = object::string(object, &["storageClassName"]);
     let texts = names::dns1123_subdomain(class);

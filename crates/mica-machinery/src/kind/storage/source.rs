@@ -421,7 +421,9 @@ fn validate_csi(value: &Value, holder: Holder<'_>, path: &Path, errors: &mut Err
         "nodePublishSecretRef",
         "nodeExpandSecretRef",
     ] {
-        let Some(secret) = present(value, &[field]) else { continue };
+        let Some(secret) = present(value, &[field]) else {
+            continue;
+        };
         let path = path.child(field);
         match object::string(secret, &["name"]) {
             "" => errors.push(Error::required(&path.child("name"), "")),

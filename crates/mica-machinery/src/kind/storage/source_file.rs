@@ -251,13 +251,20 @@ fn validate_certificate(certificate: &Value, at: &Path, errors: &mut ErrorList) 
     const MIN_LIFE: i64 = 3600;
     let text = |field| object::string(certificate, &[field]);
     let signer = text("signerName");
-    errors.extend(crate::kind::certificates::validate_signer(signer, &at.child("signerName")));
+    errors.extend(crate::kind::certificates::validate_signer(
+        signer,
+        &at.child("signerName"),
+    ));
     if !KEY_TYPES.contains(&text("keyType")) {
         errors.push(Error::not_supported(&at.child("keyType"), text("keyType"), &KEY_TYPES));
     }
     if let Some(seconds) = object::int(certificate, &["maxExpirationSeconds"]) {
         let path = at.child("maxExpirationSeconds");
-        let longest = if signer.starts_with("kubernetes.io/") { 86_400 } else { 7_862_400 };
+        let longest = if signer.starts_with("kubernetes.io/") {
+            86_400
+        } else {
+            7_862_400
+        };
         if seconds < MIN_LIFE {
             let detail = "if provided, maxExpirationSeconds must be >= 3600";
             errors.push(Error::invalid(&path, seconds, detail));

@@ -166,7 +166,10 @@ fn validate_change(new: &Value, old: &Value, errors: &mut ErrorList) {
     if now != before {
         let shown = diff::unified(&before, &now, "io.k8s.api.core.v1.PersistentVolumeSource");
         let detail = format!("spec.persistentvolumesource is immutable after creation\n{shown}");
-        errors.push(Error::forbidden(&Path::new("spec").child("persistentvolumesource"), detail));
+        errors.push(Error::forbidden(
+            &Path::new("spec").child("persistentvolumesource"),
+            detail,
+        ));
     }
     immutable_string(new, old, &["spec", "volumeMode"], &Path::new("volumeMode"), errors);
     let class = ["spec", "volumeAttributesClassName"];
@@ -191,7 +194,8 @@ fn cells(object: &Value, now: jiff::Timestamp) -> Vec<Value> {
     let or_unset = |field| present(object, &["spec", field]).cloned().unwrap_or("<unset>".into());
     vec![
         object::name(object).into(),
-        size.map_or("0".to_owned(), |amount| quantity(amount).to_string()).into(),
+        size.map_or("0".to_owned(), |amount| quantity(amount).to_string())
+            .into(),
         access_modes(object, &["spec", "accessModes"]).into(),
         of(&["spec", "persistentVolumeReclaimPolicy"]).into(),
         phase.into(),

@@ -97,7 +97,12 @@ pub(super) const ROWS: &[&[Resource]] = &[CORE_ROWS, WORKLOADS, NETWORK, STORAGE
 const CORE_ROWS: &[Resource] = &[
     Resource {
         verbs: CREATE,
-        ..row(CORE, ["bindings", "binding", "Binding"], Namespaced, &review::PlainReview)
+        ..row(
+            CORE,
+            ["bindings", "binding", "Binding"],
+            Namespaced,
+            &review::PlainReview,
+        )
     },
     Resource {
         verbs: &["get", "list"],
@@ -109,13 +114,23 @@ const CORE_ROWS: &[Resource] = &[
         )
         .short(&["cs"])
     },
-    row(CORE, ["endpoints", "endpoints", "Endpoints"], Namespaced, &endpoints::ENDPOINTS).short(&["ep"]),
+    row(
+        CORE,
+        ["endpoints", "endpoints", "Endpoints"],
+        Namespaced,
+        &endpoints::ENDPOINTS,
+    )
+    .short(&["ep"]),
     row(CORE, ["nodes", "node", "Node"], Cluster, &node::NODE)
         .short(&["no"])
         .with(&[other("proxy", PROXY, "NodeProxyOptions"), view("status")]),
     row(
         CORE,
-        ["persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim"],
+        [
+            "persistentvolumeclaims",
+            "persistentvolumeclaim",
+            "PersistentVolumeClaim",
+        ],
         Namespaced,
         &claim::CLAIM,
     )
@@ -135,7 +150,11 @@ const CORE_ROWS: &[Resource] = &[
         .with(POD),
     row(
         CORE,
-        ["replicationcontrollers", "replicationcontroller", "ReplicationController"],
+        [
+            "replicationcontrollers",
+            "replicationcontroller",
+            "ReplicationController",
+        ],
         Namespaced,
         &replicaset::REPLICATION_CONTROLLER,
     )
@@ -155,18 +174,33 @@ const WORKLOADS: &[Resource] = &[
         Namespaced,
         &revision::CONTROLLER_REVISION,
     ),
-    row(APPS, ["daemonsets", "daemonset", "DaemonSet"], Namespaced, &daemonset::DAEMON_SET)
-        .short(&["ds"])
-        .among_all()
-        .with(STATUS),
-    row(APPS, ["deployments", "deployment", "Deployment"], Namespaced, &deployment::DEPLOYMENT)
-        .short(&["deploy"])
-        .among_all()
-        .with(SCALED),
-    row(APPS, ["replicasets", "replicaset", "ReplicaSet"], Namespaced, &replicaset::REPLICA_SET)
-        .short(&["rs"])
-        .among_all()
-        .with(SCALED),
+    row(
+        APPS,
+        ["daemonsets", "daemonset", "DaemonSet"],
+        Namespaced,
+        &daemonset::DAEMON_SET,
+    )
+    .short(&["ds"])
+    .among_all()
+    .with(STATUS),
+    row(
+        APPS,
+        ["deployments", "deployment", "Deployment"],
+        Namespaced,
+        &deployment::DEPLOYMENT,
+    )
+    .short(&["deploy"])
+    .among_all()
+    .with(SCALED),
+    row(
+        APPS,
+        ["replicasets", "replicaset", "ReplicaSet"],
+        Namespaced,
+        &replicaset::REPLICA_SET,
+    )
+    .short(&["rs"])
+    .among_all()
+    .with(SCALED),
     row(
         APPS,
         ["statefulsets", "statefulset", "StatefulSet"],
@@ -178,7 +212,11 @@ const WORKLOADS: &[Resource] = &[
     .with(SCALED),
     row(
         AUTOSCALING,
-        ["horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler"],
+        [
+            "horizontalpodautoscalers",
+            "horizontalpodautoscaler",
+            "HorizontalPodAutoscaler",
+        ],
         Namespaced,
         &autoscaling::AUTOSCALER,
     )
@@ -195,7 +233,11 @@ const WORKLOADS: &[Resource] = &[
         }),
         ..row(
             AUTOSCALING_OLD,
-            ["horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler"],
+            [
+                "horizontalpodautoscalers",
+                "horizontalpodautoscaler",
+                "HorizontalPodAutoscaler",
+            ],
             Namespaced,
             &autoscaling::OLD_AUTOSCALER,
         )
@@ -203,10 +245,15 @@ const WORKLOADS: &[Resource] = &[
         .among_all()
         .with(STATUS)
     },
-    row(BATCH, ["cronjobs", "cronjob", "CronJob"], Namespaced, &cronjob::CRON_JOB)
-        .short(&["cj"])
-        .among_all()
-        .with(STATUS),
+    row(
+        BATCH,
+        ["cronjobs", "cronjob", "CronJob"],
+        Namespaced,
+        &cronjob::CRON_JOB,
+    )
+    .short(&["cj"])
+    .among_all()
+    .with(STATUS),
     row(BATCH, ["jobs", "job", "Job"], Namespaced, &job::JOB)
         .among_all()
         .with(STATUS),
@@ -219,10 +266,21 @@ const NETWORK: &[Resource] = &[
         Cluster,
         &ingress::INGRESS_CLASS,
     ),
-    row(NETWORKING, ["ingresses", "ingress", "Ingress"], Namespaced, &ingress::INGRESS)
-        .short(&["ing"])
-        .with(STATUS),
-    row(NETWORKING, ["ipaddresses", "ipaddress", "IPAddress"], Cluster, &address::IP_ADDRESS).short(&["ip"]),
+    row(
+        NETWORKING,
+        ["ingresses", "ingress", "Ingress"],
+        Namespaced,
+        &ingress::INGRESS,
+    )
+    .short(&["ing"])
+    .with(STATUS),
+    row(
+        NETWORKING,
+        ["ipaddresses", "ipaddress", "IPAddress"],
+        Cluster,
+        &address::IP_ADDRESS,
+    )
+    .short(&["ip"]),
     row(
         NETWORKING,
         ["networkpolicies", "networkpolicy", "NetworkPolicy"],
@@ -246,7 +304,12 @@ const NETWORK: &[Resource] = &[
 ];
 
 const STORAGES: &[Resource] = &[
-    row(STORAGE, ["csidrivers", "csidriver", "CSIDriver"], Cluster, &driver::DRIVER),
+    row(
+        STORAGE,
+        ["csidrivers", "csidriver", "CSIDriver"],
+        Cluster,
+        &driver::DRIVER,
+    ),
     row(STORAGE, ["csinodes", "csinode", "CSINode"], Cluster, &driver::NODE),
     row(
         STORAGE,
@@ -270,7 +333,11 @@ const STORAGES: &[Resource] = &[
     .with(STATUS),
     row(
         STORAGE,
-        ["volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass"],
+        [
+            "volumeattributesclasses",
+            "volumeattributesclass",
+            "VolumeAttributesClass",
+        ],
         Cluster,
         &class::ATTRIBUTES_CLASS,
     )
@@ -293,7 +360,12 @@ const REST: &[Resource] = &[
         &budget::PRIORITY_CLASS,
     )
     .short(&["pc"]),
-    row(NODE, ["runtimeclasses", "runtimeclass", "RuntimeClass"], Cluster, &node::RUNTIME_CLASS),
+    row(
+        NODE,
+        ["runtimeclasses", "runtimeclass", "RuntimeClass"],
+        Cluster,
+        &node::RUNTIME_CLASS,
+    ),
     row(
         DEVICES,
         ["deviceclasses", "deviceclass", "DeviceClass"],
@@ -309,9 +381,18 @@ const REST: &[Resource] = &[
     .with(STATUS),
     row(
         DEVICES,
-        ["resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate"],
+        [
+            "resourceclaimtemplates",
+            "resourceclaimtemplate",
+            "ResourceClaimTemplate",
+        ],
         Namespaced,
         &device::CLAIM_TEMPLATE,
     ),
-    row(DEVICES, ["resourceslices", "resourceslice", "ResourceSlice"], Cluster, &device::SLICE),
+    row(
+        DEVICES,
+        ["resourceslices", "resourceslice", "ResourceSlice"],
+        Cluster,
+        &device::SLICE,
+    ),
 ];
