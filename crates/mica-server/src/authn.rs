@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::HeaderMap;
 use mica_api::GroupResource;
 use mica_machinery::field::quote;
-use quick_cache::sync::Cache;
 use rustls_pki_types::UnixTime;
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -17,21 +16,9 @@ use crate::http::{Context, Protocol};
 /// Which credential a user came with, in the extra of whoever came with a certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Certificates whose users are remembered, so that a connection's is read once and not for each request.
-const REMEMBERED: usize = 1_000;
-
 /// Turns what a connection proved into a user.
-pub struct Authenticator {
-    users: Cache<Box<[u8]>, Arc<User>>,
-}
-
-impl Default for Authenticator {
-    fn default() -> Self {
-        Self {
-            users: Cache::new(REMEMBERED),
-        }
-    }
-}
+#[derive(Default)]
+pub struct Authenticator;
 
 impl Authenticator {
     /// `public`: whether everybody may ask for the path, known or not.
@@ -44,7 +31,11 @@ impl Authenticator {
             .verified_chain(UnixTime::now())
             .map_err(|error| ApiError::unauthorized().because(error))?;
         let user = match chain.and_then(|chain| chain.first()) {
-            Some(leaf) => self.user(leaf).ok_or_else(ApiError::unauthorized)?,
+            Some(leaf) => context
+                .peer
+                .user(|| user_of(leaf))
+                .cloned()
+                .ok_or_else(ApiError::unauthorized)?,
             // A token that nothing can check is a failed proof, not the absence of one.
             None if headers.contains_key(http::header::AUTHORIZATION) => return Err(ApiError::unauthorized()),
             None if public => Arc::new(User::anonymous()),
@@ -62,15 +53,6 @@ impl Authenticator {
                 Err(ApiError::forbidden(&users, &other.name, &why))
             }
         }
-    }
-
-    fn user(&self, leaf: &[u8]) -> Option<Arc<User>> {
-        if let Some(user) = self.users.get(leaf) {
-            return Some(user);
-        }
-        let user = Arc::new(user_of(leaf)?);
-        self.users.insert(leaf.into(), user.clone());
-        Some(user)
     }
 }
 
@@ -171,8 +153,8 @@ fn go_syntax(user: &User) -> String {
 
 /// Paths that upstream's `system:public-info-viewer` opens to everybody. A single check is not among them: it says why it
 /// fails.
-pub fn is_public(segments: &[String]) -> bool {
-    matches!(segments, [only] if matches!(only.as_str(), "healthz" | "livez" | "readyz" | "version"))
+pub fn is_public(segments: &[impl AsRef<str>]) -> bool {
+    matches!(segments, [only] if matches!(only.as_ref(), "healthz" | "livez" | "readyz" | "version"))
 }
 
 /// The common name is the user, organizations are groups.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use mica_api::GroupResource;
 
 use crate::authn::is_public;
@@ -59,10 +60,10 @@ pub struct Target {
     pub plane: Arc<Plane>,
     pub served: Arc<Served>,
     /// The namespace asked for; `None` for cluster-scoped resources and for all namespaces.
-    pub namespace: Option<String>,
-    pub name: Option<String>,
+    pub namespace: Option<CompactString>,
+    pub name: Option<CompactString>,
     /// Empty for the object itself.
-    pub subresource: String,
+    pub subresource: CompactString,
     /// What defines the resource, if it is a custom one.
     pub definition: Option<Definition>,
 }
@@ -91,8 +92,8 @@ impl Grant {
     #[must_use]
     pub fn for_object(&self, namespace: Option<&str>, name: &str) -> Self {
         let mut grant = self.clone();
-        grant.target.namespace = namespace.map(ToOwned::to_owned);
-        grant.target.name = Some(name.to_owned());
+        grant.target.namespace = namespace.map(CompactString::from);
+        grant.target.name = Some(name.into());
         grant
     }
 }
@@ -129,7 +130,7 @@ pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Quer
     };
     let shown = match &path.subresource {
         Some(subresource) => format!("{}/{subresource}", path.resource),
-        None => path.resource.clone(),
+        None => path.resource.to_string(),
     };
     let why = format!(
         "User {} cannot {} resource \"{shown}\" in API group \"{}\"{place}",
@@ -146,7 +147,7 @@ pub fn authorize(user: &Arc<User>, verb: Verb, path: &ResourcePath, query: &Quer
 }
 
 /// Decides about a request for a path that is no resource.
-pub fn authorize_path(user: &User, method: &str, segments: &[String], path: &str) -> Result<(), ApiError> {
+pub fn authorize_path(user: &User, method: &str, segments: &[impl AsRef<str>], path: &str) -> Result<(), ApiError> {
     if user.is_administrator() || (is_public(segments) && method == "GET") {
         return Ok(());
     }

@@ -60,16 +60,18 @@ impl Media {
 pub struct Encoder<'a> {
     pub served: &'a Served,
     pub media: Media,
-    pub now: jiff::Timestamp,
+    now: jiff::Timestamp,
 }
 
 impl<'a> Encoder<'a> {
     pub fn new(served: &'a Served, media: Media) -> Self {
-        Self {
-            served,
-            media,
-            now: jiff::Timestamp::now(),
-        }
+        // Only tables show ages.
+        let now = if media.is_table() {
+            jiff::Timestamp::now()
+        } else {
+            jiff::Timestamp::UNIX_EPOCH
+        };
+        Self { served, media, now }
     }
 
     /// Whether stored bytes can be sent as they are.
@@ -417,7 +419,8 @@ impl ListMeta {
 
 /// A watch event made of stored bytes.
 pub fn spliced_event(event_type: &str, served: &Served, stored: &Stored) -> Bytes {
-    let mut out = BytesMut::with_capacity(stored.len_with(&served.head) + 40);
+    const AROUND: usize = r#"{"type":"","object":}"#.len() + 1;
+    let mut out = BytesMut::with_capacity(AROUND + event_type.len() + stored.len_with(&served.head));
     out.put_slice(br#"{"type":""#);
     out.put_slice(event_type.as_bytes());
     out.put_slice(br#"","object":"#);

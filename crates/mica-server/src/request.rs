@@ -3,6 +3,7 @@
 //! The path is split first and each segment decoded once, so that `*` and `%2A` are the same and a decoded slash can never
 //! move a boundary.
 
+use compact_str::CompactString;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
@@ -29,7 +30,7 @@ pub enum Address {
 pub struct Located {
     pub address: Address,
     /// The decoded segments below the plane's prefix, without empty ones at the ends.
-    pub segments: Vec<String>,
+    pub segments: Vec<CompactString>,
     /// The prefix as the client wrote it, for locators that must stay inside it; empty for root.
     pub prefix: String,
 }
@@ -38,16 +39,44 @@ const PROJECT_PREFIX: &[&str] = &["apis", "resourcemanager.miloapis.com", "v1alp
 const ORGANIZATION_PREFIX: &[&str] = &["apis", "resourcemanager.miloapis.com", "v1alpha1", "organizations"];
 const USER_PREFIX: &[&str] = &["apis", "iam.miloapis.com", "v1alpha1", "users"];
 
+/// Room for the longest usual path of root: of a namespaced object's subresource.
+const USUAL_SEGMENTS: usize = 8;
+
 /// Makes an address from the name in the path.
 type MakeAddress = fn(String) -> Address;
 
 /// Takes a request path apart.
 pub fn locate(path: &str) -> Result<Located, ApiError> {
-    let raw: Vec<&str> = path.trim_matches('/').split('/').filter(|_| path.len() > 1).collect();
-    let decoded = raw
-        .iter()
-        .map(|segment| decode(segment))
-        .collect::<Result<Vec<String>, ApiError>>()?;
+    let mut segments = Vec::with_capacity(USUAL_SEGMENTS);
+    if path.len() > 1 {
+        for raw in path.trim_matches('/').split('/') {
+            segments.push(decode(raw)?);
+        }
+    }
+    let Some((at, make)) = door(&segments) else {
+        return Ok(Located {
+            address: Address::Root,
+            segments,
+            prefix: String::new(),
+        });
+    };
+    let name = &segments[at];
+    if name.contains('/') || name == "." || name == ".." || name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "{:?} cannot be the name of a control plane",
+            name.as_str()
+        )));
+    }
+    let raw: Vec<&str> = path.trim_matches('/').split('/').take(at + 2).collect();
+    Ok(Located {
+        address: make(name.to_string()),
+        prefix: format!("/{}", raw.join("/")),
+        segments: segments.split_off(at + 2),
+    })
+}
+
+/// Where in a path the name of a plane stands, and what kind of address it is; `None` if the path is root's own.
+fn door(segments: &[CompactString]) -> Option<(usize, MakeAddress)> {
     let doors: [(&[&str], MakeAddress); 5] = [
         (&["clusters"], |name| {
             if name == "*" {
@@ -61,35 +90,20 @@ pub fn locate(path: &str) -> Result<Located, ApiError> {
         (ORGANIZATION_PREFIX, Address::Organization),
         (USER_PREFIX, Address::User),
     ];
-    for (door, make) in doors {
-        let n = door.len();
-        if decoded.len() >= n + 2 && decoded[..n].iter().eq(door.iter()) && decoded[n + 1] == "control-plane" {
-            let name = decoded[n].clone();
-            if name.contains('/') || name == "." || name == ".." || name.is_empty() {
-                return Err(ApiError::bad_request(format!(
-                    "{:?} cannot be the name of a control plane",
-                    decoded[n]
-                )));
-            }
-            let prefix = format!("/{}", raw[..n + 2].join("/"));
-            return Ok(Located {
-                address: make(name),
-                segments: decoded[n + 2..].to_vec(),
-                prefix,
-            });
-        }
-    }
-    Ok(Located {
-        address: Address::Root,
-        segments: decoded,
-        prefix: String::new(),
+    doors.into_iter().find_map(|(door, make)| {
+        let at = door.len();
+        let here = segments.get(at + 1).is_some_and(|segment| segment == "control-plane");
+        (here && segments[..at].iter().eq(door.iter())).then_some((at, make))
     })
 }
 
-fn decode(segment: &str) -> Result<String, ApiError> {
+fn decode(segment: &str) -> Result<CompactString, ApiError> {
+    if !segment.contains('%') {
+        return Ok(segment.into());
+    }
     percent_decode_str(segment)
         .decode_utf8()
-        .map(std::borrow::Cow::into_owned)
+        .map(CompactString::from)
         .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))
 }
 
@@ -114,13 +128,13 @@ pub enum Path {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResourcePath {
-    pub group: String,
-    pub version: String,
-    pub resource: String,
+    pub group: CompactString,
+    pub version: CompactString,
+    pub resource: CompactString,
     /// The namespace in the path, if it has one.
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-    pub subresource: Option<String>,
+    pub namespace: Option<CompactString>,
+    pub name: Option<CompactString>,
+    pub subresource: Option<CompactString>,
     /// The path had the old `watch/` prefix.
     pub legacy_watch: bool,
 }
@@ -135,14 +149,24 @@ impl ResourcePath {
                 .filter(|name| !name.is_empty())
                 .map(ToOwned::to_owned)
         };
-        self.name.clone().or_else(selected)
+        self.name.as_ref().map(ToString::to_string).or_else(selected)
     }
 }
 
 /// Reads the segments. Names are checked to be usable as path segments.
-pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
-    let texts: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let (group, version, rest): (&str, &str, &[&str]) = match &texts[..] {
+pub fn parse(segments: &[CompactString]) -> Result<Path, ApiError> {
+    let (mut few, many);
+    let texts: &[&str] = if segments.len() <= USUAL_SEGMENTS {
+        few = [""; USUAL_SEGMENTS];
+        for (text, segment) in few.iter_mut().zip(segments) {
+            *text = segment.as_str();
+        }
+        &few[..segments.len()]
+    } else {
+        many = segments.iter().map(CompactString::as_str).collect::<Vec<_>>();
+        &many
+    };
+    let (group, version, rest): (&str, &str, &[&str]) = match texts {
         [] => return Ok(Path::Index),
         ["api"] => return Ok(Path::LegacyVersions),
         ["apis"] => return Ok(Path::Groups),
@@ -158,8 +182,8 @@ pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
         });
     }
     let mut path = ResourcePath {
-        group: group.to_owned(),
-        version: version.to_owned(),
+        group: group.into(),
+        version: version.into(),
         ..ResourcePath::default()
     };
     let rest = match rest {
@@ -169,10 +193,10 @@ pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
         }
         other => other,
     };
-    let owned = |text: &str| Some(text.to_owned());
+    let owned = |text: &str| Some(CompactString::from(text));
     let below: &[&str] = match rest {
         ["namespaces", name, subresource @ ("status" | "finalize")] if group.is_empty() => {
-            (path.resource, path.name, path.subresource) = ("namespaces".to_owned(), owned(name), owned(subresource));
+            (path.resource, path.name, path.subresource) = ("namespaces".into(), owned(name), owned(subresource));
             &[]
         }
         ["namespaces", namespace, below @ ..] if !below.is_empty() => {
@@ -183,11 +207,11 @@ pub fn parse(segments: &[String]) -> Result<Path, ApiError> {
     };
     match below {
         [] => {}
-        [resource] => path.resource = (*resource).to_owned(),
-        [resource, name] => (path.resource, path.name) = ((*resource).to_owned(), owned(name)),
+        [resource] => path.resource = (*resource).into(),
+        [resource, name] => (path.resource, path.name) = ((*resource).into(), owned(name)),
         [resource, name, subresource @ ..] => {
-            (path.resource, path.name) = ((*resource).to_owned(), owned(name));
-            path.subresource = Some(subresource.join("/"));
+            (path.resource, path.name) = ((*resource).into(), owned(name));
+            path.subresource = Some(subresource.join("/").into());
         }
     }
     if let Some(name) = &path.name {
@@ -336,7 +360,8 @@ mod tests {
 
     fn check(path: &str) -> (Address, Vec<String>) {
         let located = locate(path).unwrap();
-        (located.address, located.segments)
+        let segments = located.segments.iter().map(ToString::to_string).collect();
+        (located.address, segments)
     }
 
     #[test]

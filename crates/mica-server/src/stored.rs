@@ -133,9 +133,14 @@ impl Stored {
         self.hole
     }
 
-    /// Bytes that [`Stored::write`] will add with this head.
+    /// Bytes that [`Stored::write`] will add with this head. Exact, so that what is written needs no second allocation to be
+    /// shared.
     pub fn len_with(&self, head: &[u8]) -> usize {
-        head.len() + self.json.len() + r#","resourceVersion":"18446744073709551615""#.len()
+        let version = match self.revision.0.checked_ilog10() {
+            Some(more) => r#","resourceVersion":"""#.len() + 1 + more as usize,
+            None => 0,
+        };
+        head.len() + self.json.len() - 1 + version
     }
 
     /// Writes the whole object. `head` is `{"kind":"…","apiVersion":"…",`, or `{` for a list's items.
@@ -154,8 +159,9 @@ impl Stored {
 
     /// The whole object as one buffer.
     pub fn to_bytes(&self, head: &[u8]) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.len_with(head) + 1);
+        let mut out = BytesMut::with_capacity(self.len_with(head));
         self.write(head, &mut out);
+        debug_assert_eq!(out.len(), self.len_with(head), "the length is exact");
         out.freeze()
     }
 }

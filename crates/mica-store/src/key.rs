@@ -98,11 +98,17 @@ impl PlaneKeys {
             !name.is_empty() && !name.contains('/'),
             "name {name:?} cannot be part of a key"
         );
-        Key(match namespace {
-            Some(namespace) => format!("{}/{}/{namespace}/{name}", self.0, resource.as_key()),
-            None => format!("{}/{}/{name}", self.0, resource.as_key()),
+        let parts = [self.0.as_str(), resource.as_key()];
+        let parts = parts.into_iter().chain(namespace).chain([name]);
+        // Of the exact size: a box has no room to spare.
+        let mut text = String::with_capacity(parts.clone().map(|part| part.len() + 1).sum::<usize>() - 1);
+        for part in parts {
+            if !text.is_empty() {
+                text.push('/');
+            }
+            text.push_str(part);
         }
-        .into_boxed_str())
+        Key(text.into_boxed_str())
     }
 
     /// Everything in the plane.

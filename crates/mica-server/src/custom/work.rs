@@ -333,9 +333,9 @@ impl Worker {
                     let target = Target {
                         plane: plane.clone(),
                         served: served.clone(),
-                        namespace: key.namespace().map(ToOwned::to_owned),
-                        name: Some(key.name().to_owned()),
-                        subresource: String::new(),
+                        namespace: key.namespace().map(Into::into),
+                        name: Some(key.name().into()),
+                        subresource: String::new().into(),
                         definition: Some(definition.clone()),
                     };
                     authz::system(Verb::Delete, target)
@@ -421,8 +421,8 @@ impl Worker {
             plane: plane.clone(),
             served: definitions_of(plane)?,
             namespace: None,
-            name: Some(name.to_owned()),
-            subresource: subresource.to_owned(),
+            name: Some(name.into()),
+            subresource: subresource.into(),
             definition: None,
         };
         Ok(authz::system(verb, target))

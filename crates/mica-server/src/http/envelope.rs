@@ -4,12 +4,15 @@
 //! put on last, so that refusals made here have them too.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tokio::time::Sleep;
 use tracing::Instrument as _;
 
 use super::body::{Body, Lasting};
@@ -65,7 +68,10 @@ impl<S: Service> Envelope<S> {
     /// Answers a request that came over `peer`'s connection.
     pub async fn answer(&self, peer: Arc<Peer>, request: Request<RequestBody>) -> Response<Body> {
         let span = request_span(&request);
-        let response = self.framed(peer, request).instrument(span.clone()).await;
+        if span.is_disabled() {
+            return self.framed(peer, request).await;
+        }
+        let response = Box::pin(self.framed(peer, request).instrument(span.clone())).await;
         span.record("http.response.status_code", response.status().as_u16());
         response
     }
@@ -83,7 +89,7 @@ impl<S: Service> Envelope<S> {
             deadline: None,
             labels: OnceLock::new(),
         };
-        let pending = self.metrics.started(request.method());
+        let pending = self.metrics.started(request.method(), context.received);
         let head = request.method() == Method::HEAD;
         let compress = gzip::accepted(request.headers().get(ACCEPT_ENCODING)) && !head;
         let mut response = match self.deadline(&request, context.received) {
@@ -98,7 +104,7 @@ impl<S: Service> Envelope<S> {
             // HTTP/2 counts a body here as a broken protocol.
             response = response.map(|_| Body::empty());
         }
-        if compress && may_compress(&response) && response.body_mut().exceeds(limit::GZIP_THRESHOLD).await {
+        if compress && may_compress(&response) && exceeds(response.body_mut(), limit::GZIP_THRESHOLD).await {
             let headers = response.headers_mut();
             headers.insert(CONTENT_ENCODING, GZIP);
             headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -131,11 +137,12 @@ impl<S: Service> Envelope<S> {
     async fn guarded(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
         let line = RequestLine::of(&request);
         let called = AssertUnwindSafe(self.service.call(context, request)).catch_unwind();
-        let answered = match context.deadline {
-            None => Ok(called.await),
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), called).await,
+        let deadline = Deadline {
+            called,
+            at: context.deadline,
+            timer: None,
         };
-        match answered {
+        match deadline.await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => {
                 tracing::error!(
@@ -148,7 +155,7 @@ impl<S: Service> Envelope<S> {
                     "This request caused apiserver to panic. Look in the logs for details.",
                 ))
             }
-            Err(_elapsed) => {
+            Err(Elapsed) => {
                 self.metrics.timed_out(context.labels.get());
                 status_response(&ApiError::timeout(
                     "Timeout: request did not complete within the allotted timeout",
@@ -166,6 +173,44 @@ impl<S: Service> Envelope<S> {
                 .entry(STRICT_TRANSPORT_SECURITY)
                 .or_insert_with(|| directives.clone());
         }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A call that is given up at its deadline. Most are answered at once: a timer is made only for one that is not.
+    struct Deadline<F> {
+        #[pin]
+        called: F,
+        at: Option<Instant>,
+        timer: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+struct Elapsed;
+
+impl<F: Future> Future for Deadline<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(answer) = this.called.poll(cx) {
+            return Poll::Ready(Ok(answer));
+        }
+        let Some(at) = *this.at else {
+            return Poll::Pending;
+        };
+        let timer = this
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
+        timer.as_mut().poll(cx).map(|()| Err(Elapsed))
+    }
+}
+
+/// Whether more than `limit` bytes are to come, without making a future where that is known.
+async fn exceeds(body: &mut Body, limit: usize) -> bool {
+    match body.len() {
+        Some(len) => len > limit as u64,
+        None => Box::pin(body.exceeds(limit)).await,
     }
 }
 
@@ -228,14 +273,17 @@ fn may_compress(response: &Response<Body>) -> bool {
 }
 
 /// Counts the request: at once when its whole answer is in hand, otherwise when its body ends.
-fn observe(pending: Pending, context: &Context, response: Response<Body>) -> Response<Body> {
-    let answered = pending.answered(context.labels.get(), response.status(), response.body().lasting());
+fn observe(pending: Pending<'_>, context: &Context, response: Response<Body>) -> Response<Body> {
+    let (labels, code) = (context.labels.get(), response.status());
     match response.body().len() {
         Some(len) => {
-            answered.finish(len);
+            pending.finish(labels, code, len);
             response
         }
-        None => response.map(|body| body.observed(Box::new(answered))),
+        None => {
+            let answered = pending.answered(labels, code, response.body().lasting());
+            response.map(|body| body.observed(Box::new(answered)))
+        }
     }
 }
 

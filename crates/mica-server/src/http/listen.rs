@@ -263,7 +263,11 @@ impl<S: Service> Connections<S> {
 
     async fn serve_http1(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
         let peer = self.peer(addr, Protocol::Http1, &tls);
-        let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
+        // Neither boxed nor counted: an HTTP/1 connection has one request at a time, and its library one place for it.
+        let service = service_fn(|request: Request<Incoming>| async {
+            let request = request.map(RequestBody::Incoming);
+            Ok::<_, Infallible>(self.service.answer(peer.clone(), request).await)
+        });
         let connection = http1::Builder::new()
             .timer(Patience::default())
             .header_read_timeout(self.options.idle_timeout)

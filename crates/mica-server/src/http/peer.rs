@@ -1,11 +1,13 @@
 //! Who is at the other end of a connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::authz::User;
 use crate::tls::{PresentedCertificates, RefusedCertificate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +24,8 @@ pub struct Peer {
     protocol: Protocol,
     server_name: Option<Box<str>>,
     certificates: Option<PresentedCertificates>,
+    /// Whom the certificate names, read once.
+    user: OnceLock<Option<Arc<User>>>,
     drain: CancellationToken,
     tasks: TaskTracker,
 }
@@ -40,6 +44,7 @@ impl Peer {
             protocol,
             server_name: server_name.map(Box::from),
             certificates,
+            user: OnceLock::new(),
             drain,
             tasks,
         }
@@ -52,6 +57,7 @@ impl Peer {
             protocol: Protocol::InProcess,
             server_name: None,
             certificates: None,
+            user: OnceLock::new(),
             drain,
             tasks: TaskTracker::new(),
         }
@@ -87,6 +93,12 @@ impl Peer {
         self.certificates
             .as_ref()
             .map_or(&[], PresentedCertificates::unverified)
+    }
+
+    /// The user that `read` finds in this connection's certificate, which does not change. Whether it counts is another
+    /// question: see [`Peer::verified_chain`].
+    pub fn user(&self, read: impl FnOnce() -> Option<User>) -> Option<&Arc<User>> {
+        self.user.get_or_init(|| read().map(Arc::new)).as_ref()
     }
 
     /// Cancelled when the server drains: watches end then.

@@ -1,11 +1,10 @@
 //! Families: one number per combination of label values, bounded.
 
-use std::hash::Hasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use compact_str::CompactString;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::value::{Counter, Gauge, Histogram};
 use super::{Collect, Text};
@@ -40,9 +39,10 @@ pub struct Family<V> {
     count: AtomicUsize,
 }
 
-struct Series<V> {
+/// One number of a family.
+pub struct Series<V> {
     values: Box<[CompactString]>,
-    value: V,
+    pub value: V,
 }
 
 impl<V: Default + 'static> Family<V> {
@@ -76,6 +76,14 @@ impl<V> Family<V> {
 
     /// Lets `touch` change the number with these label values, making it if it is new.
     pub fn with(&self, values: &[&str], touch: impl FnOnce(&V)) {
+        match self.series.pin().get(&hash(values)) {
+            Some(found) => touch(&found.value),
+            None => touch(&self.series(values).value),
+        }
+    }
+
+    /// The number with these label values, for those who change it often. Made if it is new.
+    pub fn series(&self, values: &[&str]) -> Arc<Series<V>> {
         assert_eq!(
             values.len(),
             self.labels.len(),
@@ -86,10 +94,10 @@ impl<V> Family<V> {
         let series = self.series.pin();
         let key = hash(values);
         if let Some(found) = series.get(&key) {
-            return touch(&found.value);
+            return found.clone();
         }
         if self.count.load(Ordering::Relaxed) < MAX_SERIES {
-            return touch(&self.insert(key, values).value);
+            return self.insert(key, values);
         }
         let folded: Vec<&str> = self
             .labels
@@ -100,12 +108,8 @@ impl<V> Family<V> {
                 _ => *value,
             })
             .collect();
-        let key = hash(&folded);
-        match series.get(&key) {
-            Some(found) => touch(&found.value),
-            // Closed labels have few values, so these last ones are few.
-            None => touch(&self.insert(key, &folded).value),
-        }
+        // Closed labels have few values, so these last ones are few.
+        self.insert(hash(&folded), &folded)
     }
 
     fn insert(&self, key: u64, values: &[&str]) -> Arc<Series<V>> {
@@ -138,15 +142,33 @@ impl<V> Family<V> {
     }
 }
 
-fn hash(values: &[&str]) -> u64 {
-    let mut hasher = Xxh3::new();
+/// A hash of label values, each apart from the next.
+pub(super) fn hash(values: &[&str]) -> u64 {
+    let mut text = [0; 256];
+    let mut len = 0;
     for value in values {
-        hasher.write(value.as_bytes());
-        // No label value can contain this byte, so values cannot run into each other.
-        hasher.write(&[0xff]);
+        let Some(room) = text.get_mut(len..len + value.len() + 1) else {
+            return hash_long(values);
+        };
+        let (copy, end) = room.split_at_mut(value.len());
+        copy.copy_from_slice(value.as_bytes());
+        end.fill(SEPARATOR);
+        len += value.len() + 1;
     }
-    hasher.finish()
+    xxh3_64(&text[..len])
 }
+
+fn hash_long(values: &[&str]) -> u64 {
+    let mut text = Vec::new();
+    for value in values {
+        text.extend_from_slice(value.as_bytes());
+        text.push(SEPARATOR);
+    }
+    xxh3_64(&text)
+}
+
+/// No label value can contain this byte, so values cannot run into each other.
+const SEPARATOR: u8 = 0xff;
 
 impl Collect for Family<Counter> {
     fn collect(&self, text: &mut Text) {
@@ -207,6 +229,15 @@ mod tests {
         assert!(text.contains("t_total{verb=\"GET\",resource=\"r1\"} 2\n"));
         assert!(text.contains("t_total{verb=\"GET\",resource=\"other\"} 500\n"));
         assert!(text.contains("t_total{verb=\"LIST\",resource=\"other\"} 1\n"));
+    }
+
+    #[test]
+    fn values_do_not_run_into_each_other_however_long_they_are() {
+        let long = "x".repeat(300);
+        let all = [["ab", "c"], ["a", "bc"], ["abc", ""], [&long, "c"], [&long[1..], "xc"]];
+        let hashes: std::collections::HashSet<u64> = all.iter().map(|values| hash(values)).collect();
+        assert_eq!(hashes.len(), all.len());
+        assert_eq!(hash(&["a", "b"]), hash_long(&["a", "b"]), "one series, whichever way it is found");
     }
 
     #[test]

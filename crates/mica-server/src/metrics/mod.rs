@@ -15,10 +15,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use parking_lot::RwLock;
 
-pub use family::{Family, Label};
+pub use family::{Family, Label, Series};
 pub use request::{Answered, HttpMetrics, Pending, RequestLabels};
 pub use text::Text;
-pub use value::{Counter, Gauge, Histogram, exponential_buckets};
+pub use value::{Counter, Gauge, Histogram, SpreadGauge, exponential_buckets};
 
 use crate::http::Body;
 

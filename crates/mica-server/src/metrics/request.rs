@@ -1,5 +1,6 @@
 //! What is counted about requests, under upstream's names.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,10 @@ use compact_str::CompactString;
 use http::{Method, StatusCode};
 
 use super::family::Label::{Closed, Open};
-use super::{Collect, Counter, Family, Gauge, Histogram, Label, Registry, Text, exponential_buckets};
+use super::family::hash;
+use super::{
+    Collect, Counter, Family, Gauge, Histogram, Label, Registry, Series, SpreadGauge, Text, exponential_buckets,
+};
 use crate::http::{Lasting, Observer};
 
 /// How a request is counted. Only names that exist in discovery belong here: a path that nobody serves has empty labels.
@@ -81,9 +85,10 @@ pub struct HttpMetrics {
     sizes: Family<Histogram>,
     long_running: Family<Gauge>,
     terminations: Family<Counter>,
-    /// Two plain numbers: every request changes one of them twice.
-    reading: Gauge,
-    mutating: Gauge,
+    reading: SpreadGauge,
+    mutating: SpreadGauge,
+    /// What finished requests change, found by one hash of their labels.
+    counted: papaya::HashMap<u64, Arc<Counted>>,
     handshake_errors: Family<Counter>,
 }
 
@@ -117,8 +122,9 @@ impl HttpMetrics {
                 "Requests that the server ended in self-defence.",
                 TERMINATIONS,
             ),
-            reading: Gauge::default(),
-            mutating: Gauge::default(),
+            reading: SpreadGauge::default(),
+            mutating: SpreadGauge::default(),
+            counted: papaya::HashMap::new(),
             handshake_errors: Family::new(
                 "apiserver_tls_handshake_errors_total",
                 "Connections dropped because the TLS handshake failed.",
@@ -130,30 +136,53 @@ impl HttpMetrics {
     }
 
     /// A request begins. It is in flight until the result, or what comes of it, is dropped.
-    pub fn started(self: &Arc<Self>, method: &Method) -> Pending {
+    pub fn started(self: &Arc<Self>, method: &Method, at: Instant) -> Pending<'_> {
         let kind = match *method {
             Method::GET | Method::HEAD | Method::OPTIONS => RequestKind::ReadOnly,
             _ => RequestKind::Mutating,
         };
-        self.gauge(kind).inc();
-        let fallback = RequestLabels {
-            verb: verb_of(method),
-            ..RequestLabels::default()
-        };
         Pending {
-            guard: Some(InFlight {
-                metrics: self.clone(),
-                kind,
-            }),
-            fallback,
-            started: Instant::now(),
+            guard: InFlight::new(&**self, kind),
+            metrics: self,
+            verb: verb_of(method),
+            started: at,
         }
     }
 
-    fn gauge(&self, kind: RequestKind) -> &Gauge {
+    fn gauge(&self, kind: RequestKind) -> &SpreadGauge {
         match kind {
             RequestKind::ReadOnly => &self.reading,
             RequestKind::Mutating => &self.mutating,
+        }
+    }
+
+    /// A request with these labels is over.
+    fn count(&self, l: &RequestLabels, code: StatusCode, started: Instant, bytes: u64) {
+        let values = [
+            l.verb,
+            l.dry_run,
+            &l.group,
+            &l.version,
+            &l.resource,
+            &l.subresource,
+            l.scope,
+            COMPONENT,
+            code.as_str(),
+        ];
+        let key = hash(&values);
+        let counted = self.counted.pin();
+        if let Some(found) = counted.get(&key) {
+            return found.count(started, bytes);
+        }
+        let sized = matches!(l.verb, "GET" | "LIST") && !l.resource.is_empty();
+        let new = Arc::new(Counted {
+            total: self.total.series(&values),
+            duration: self.duration.series(&values[..8]),
+            sizes: sized.then(|| self.sizes.series(&plain(l))),
+        });
+        new.count(started, bytes);
+        if counted.len() < MAX_COUNTED {
+            counted.insert(key, new);
         }
     }
 
@@ -176,6 +205,26 @@ impl HttpMetrics {
 
     pub fn handshake_failed(&self) {
         self.handshake_errors.with(&[], Counter::inc);
+    }
+}
+
+/// Combinations of labels that are found by one look. Beyond it each number is looked for by itself.
+const MAX_COUNTED: usize = 4096;
+
+/// What a finished request changes.
+struct Counted {
+    total: Arc<Series<Counter>>,
+    duration: Arc<Series<Histogram>>,
+    sizes: Option<Arc<Series<Histogram>>>,
+}
+
+impl Counted {
+    fn count(&self, started: Instant, bytes: u64) {
+        self.total.value.inc();
+        self.duration.value.observe(started.elapsed().as_secs_f64());
+        if let Some(sizes) = &self.sizes {
+            sizes.value.observe(bytes as f64);
+        }
     }
 }
 
@@ -216,50 +265,74 @@ enum RequestKind {
     Mutating,
 }
 
-struct InFlight {
-    metrics: Arc<HttpMetrics>,
+/// Counts a request as being answered while it lives.
+struct InFlight<M: Deref<Target = HttpMetrics>> {
+    metrics: M,
     kind: RequestKind,
 }
 
-impl Drop for InFlight {
+impl<M: Deref<Target = HttpMetrics>> InFlight<M> {
+    fn new(metrics: M, kind: RequestKind) -> Self {
+        metrics.gauge(kind).add(1);
+        Self { metrics, kind }
+    }
+}
+
+impl<M: Deref<Target = HttpMetrics>> Drop for InFlight<M> {
     fn drop(&mut self) {
-        self.metrics.gauge(self.kind).dec();
+        self.metrics.gauge(self.kind).add(-1);
     }
 }
 
 /// A request that has no answer yet. Dropped without one, it was the client that went away: not counted.
-pub struct Pending {
-    guard: Option<InFlight>,
-    fallback: RequestLabels,
+pub struct Pending<'a> {
+    guard: InFlight<&'a HttpMetrics>,
+    metrics: &'a Arc<HttpMetrics>,
+    verb: &'static str,
     started: Instant,
 }
 
-impl Pending {
+impl Pending<'_> {
+    /// The whole answer is in hand: `bytes` of body.
+    pub fn finish(self, labels: Option<&RequestLabels>, code: StatusCode, bytes: u64) {
+        match labels {
+            Some(labels) => self.metrics.count(labels, code, self.started, bytes),
+            None => self.metrics.count(&self.unknown(), code, self.started, bytes),
+        }
+    }
+
     /// The head of the answer is known.
-    pub fn answered(mut self, labels: Option<&RequestLabels>, code: StatusCode, lasting: Lasting) -> Answered {
-        let guard = self.guard.take().expect("a request is answered once");
-        let metrics = guard.metrics.clone();
-        let labels = labels.unwrap_or(&self.fallback).clone();
+    pub fn answered(self, labels: Option<&RequestLabels>, code: StatusCode, lasting: Lasting) -> Answered {
+        let labels = labels.cloned().unwrap_or_else(|| self.unknown());
         let held = match lasting {
-            Lasting::Finite => Held::InFlight { _guard: guard },
+            Lasting::Finite => Held::InFlight {
+                _guard: InFlight::new(self.metrics.clone(), self.guard.kind),
+            },
             Lasting::LongRunning => {
-                drop(guard);
-                metrics.long_running.with(&plain(&labels), Gauge::inc);
+                self.metrics.long_running.with(&plain(&labels), Gauge::inc);
                 Held::LongRunning
             }
         };
         Answered {
-            metrics,
+            metrics: self.metrics.clone(),
             labels,
             code,
             started: self.started,
             held,
         }
     }
+
+    /// Nothing but the method is known of a request that nobody understood.
+    fn unknown(&self) -> RequestLabels {
+        RequestLabels {
+            verb: self.verb,
+            ..RequestLabels::default()
+        }
+    }
 }
 
 enum Held {
-    InFlight { _guard: InFlight },
+    InFlight { _guard: InFlight<Arc<HttpMetrics>> },
     LongRunning,
 }
 
@@ -275,34 +348,10 @@ pub struct Answered {
 impl Answered {
     /// The answer is out, or given up, after `bytes` of body.
     pub fn finish(self, bytes: u64) {
-        let Self {
-            metrics,
-            labels: l,
-            code,
-            started,
-            held,
-        } = self;
-        if let Held::LongRunning = held {
-            metrics.long_running.with(&plain(&l), Gauge::dec);
+        if let Held::LongRunning = self.held {
+            self.metrics.long_running.with(&plain(&self.labels), Gauge::dec);
         }
-        let values = [
-            l.verb,
-            l.dry_run,
-            &l.group,
-            &l.version,
-            &l.resource,
-            &l.subresource,
-            l.scope,
-            COMPONENT,
-            code.as_str(),
-        ];
-        metrics.total.with(&values, Counter::inc);
-        metrics
-            .duration
-            .with(&values[..8], |seconds| seconds.observe(started.elapsed().as_secs_f64()));
-        if matches!(l.verb, "GET" | "LIST") && !l.resource.is_empty() {
-            metrics.sizes.with(&plain(&l), |sizes| sizes.observe(bytes as f64));
-        }
+        self.metrics.count(&self.labels, self.code, self.started, bytes);
     }
 }
 
@@ -342,7 +391,7 @@ mod tests {
     fn a_request_is_in_flight_then_counted_once() {
         let registry = Registry::default();
         let metrics = HttpMetrics::new(&registry);
-        let pending = metrics.started(&Method::GET);
+        let pending = metrics.started(&Method::GET, Instant::now());
         assert!(
             registry
                 .encode()
@@ -366,7 +415,7 @@ mod tests {
         let metrics = HttpMetrics::new(&registry);
         let watch =
             metrics
-                .started(&Method::GET)
+                .started(&Method::GET, Instant::now())
                 .answered(Some(&labels("WATCH")), StatusCode::OK, Lasting::LongRunning);
         let gauge = |text: &str| {
             text.lines()

@@ -1,6 +1,6 @@
 //! The numbers themselves: lock-free, because every request touches several.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 #[derive(Default)]
 pub struct Counter(AtomicU64);
@@ -41,6 +41,32 @@ impl Gauge {
 
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A gauge that every request changes: each thread has a number of its own, so that processors do not fight over one.
+#[derive(Default)]
+pub struct SpreadGauge([OwnLine; PLACES]);
+
+/// More threads than this share places.
+const PLACES: usize = 16;
+
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnLine(Gauge);
+
+impl SpreadGauge {
+    pub fn add(&self, n: i64) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static PLACE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES;
+        }
+        self.0[PLACE.with(|place| *place)].0.add(n);
+    }
+
+    /// A place may be negative: what began on one thread can end on another.
+    pub fn get(&self) -> i64 {
+        self.0.iter().map(|line| line.0.get()).sum()
     }
 }
 

@@ -96,11 +96,10 @@ pub fn is_pretty(query: &str, user_agent: &str) -> bool {
 /// The router's check: some clause, without its parameters, must be `*/*` or exactly one of the route's types. That is why
 /// `application/*` is refused although the handler would understand it.
 fn routed(accept: &str, route: Route) -> Result<(), Refusal> {
-    let (types, listed): (&[Format], _) = match route {
+    let types: &[Format] = match route {
         Route::None => return Ok(()),
-        Route::JsonOnly => (&[Format::Json], Format::Json.media_type().to_owned()),
-        Route::Object => (&Format::ALL, media_types()),
-        Route::Collection => (&Format::ALL, format!("{}, {STREAM_TYPES}", media_types())),
+        Route::JsonOnly => &[Format::Json],
+        Route::Object | Route::Collection => &Format::ALL,
     };
     let matches = |clause: &str| {
         let bare = clause.split(';').next().unwrap_or_default().trim_matches(' ');
@@ -109,7 +108,11 @@ fn routed(accept: &str, route: Route) -> Result<(), Refusal> {
     if accept.is_empty() || accept.split(',').any(matches) {
         Ok(())
     } else {
-        Err(Refusal::NotRouted(listed))
+        Err(Refusal::NotRouted(match route {
+            Route::JsonOnly => Format::Json.media_type().to_owned(),
+            Route::Object | Route::None => media_types(),
+            Route::Collection => format!("{}, {STREAM_TYPES}", media_types()),
+        }))
     }
 }
 
@@ -157,6 +160,12 @@ fn choose<'a>(
 ) -> Option<(Format, Option<Conversion>, Params<'a>)> {
     if accept.is_empty() {
         return Some((Format::Json, None, Params::default()));
+    }
+    // What most clients send: nothing to sort.
+    if accept == Format::Json.media_type()
+        && let Some(conversion) = allows(Format::Json, &Params::default())
+    {
+        return Some((Format::Json, conversion, Params::default()));
     }
     for clause in parse(accept) {
         for format in Format::ALL {

@@ -130,10 +130,10 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub fn of<B>(request: &'a http::Request<B>) -> Self {
+    pub fn of(parts: &'a http::request::Parts) -> Self {
         let header = |name| {
-            request
-                .headers()
+            parts
+                .headers
                 .get(name)
                 .and_then(|value| value.to_str().ok())
                 .unwrap_or_default()
@@ -141,7 +141,7 @@ impl<'a> Asked<'a> {
         Self {
             accept: header(http::header::ACCEPT),
             user_agent: header(http::header::USER_AGENT),
-            query: request.uri().query().unwrap_or_default(),
+            query: parts.uri.query().unwrap_or_default(),
         }
     }
 }

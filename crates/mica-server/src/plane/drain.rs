@@ -411,9 +411,9 @@ impl Drainer {
         let target = Target {
             plane: plane.clone(),
             served: served.clone(),
-            namespace: namespace.map(ToOwned::to_owned),
-            name: Some(name.to_owned()),
-            subresource: subresource.to_owned(),
+            namespace: namespace.map(Into::into),
+            name: Some(name.into()),
+            subresource: subresource.into(),
             definition: None,
         };
         authz::system(verb, target)

@@ -155,7 +155,7 @@ mod tests {
             served: served.clone(),
             namespace: None,
             name: None,
-            subresource: String::new(),
+            subresource: String::new().into(),
             definition: None,
         };
         let registry = Registry::new(store.clone(), directory.clone(), Arc::new(crate::registry::NoWebhooks));

@@ -369,8 +369,8 @@ struct Filling {
 impl Filling {
     /// Creates the plane, marked so that nobody uses it before it is whole.
     async fn begin(server: Arc<Server>, mut grant: Grant, name: &str) -> Result<Self, ApiError> {
-        grant.target.subresource = String::new();
-        grant.target.name = Some(name.to_owned());
+        grant.target.subresource = compact_str::CompactString::default();
+        grant.target.name = Some(name.into());
         let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
         let request = WriteRequest {

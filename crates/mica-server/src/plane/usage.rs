@@ -11,14 +11,15 @@ use crate::error::ApiError;
 use crate::registry::{owner, served_value};
 use crate::stored::Stored;
 
-/// A Plane with its usage; `None` for objects of other kinds.
+/// Whether objects of this kind are shown with how much they hold.
+pub fn shows_usage(target: &Target) -> bool {
+    (target.served.group(), target.served.plural()) == (GROUP, PLURAL)
+}
+
+/// A Plane with its usage.
 ///
 /// Counts what the plane holds itself, marks that hide objects of its base layer included, and not our records about it.
-pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> Result<Option<Value>, ApiError> {
-    let served = &target.served;
-    if (served.group(), served.plural()) != (GROUP, PLURAL) {
-        return Ok(None);
-    }
+pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> Result<Value, ApiError> {
     let mut plane = served_value(&target.served, stored)?;
     if let Some(id) = id_of(&plane) {
         let whole = store.usage(&KeyRange::Plane(id)).await?;
@@ -32,5 +33,5 @@ pub async fn with_usage(store: &dyn Store, target: &Target, stored: &Stored) -> 
             json!({"objects": objects, "bytes": bytes}),
         );
     }
-    Ok(Some(plane))
+    Ok(plane)
 }

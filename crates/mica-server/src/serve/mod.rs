@@ -6,10 +6,12 @@ pub(crate) mod object;
 pub(crate) mod resource;
 pub(crate) mod stream;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use mica_machinery::facts::facts;
 use mica_store::Store;
 
@@ -54,7 +56,7 @@ pub struct Server {
 pub(crate) struct Call<'a> {
     pub server: &'a Arc<Server>,
     pub context: &'a Context,
-    pub parts: http::request::Parts,
+    pub parts: &'a mut http::request::Parts,
     pub body: bytes::Bytes,
     /// The body unread, where it may be larger than a request's.
     pub stream: Option<RequestBody>,
@@ -95,10 +97,10 @@ impl Service for Arc<Server> {
     }
 
     async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
-        let asked_errors = negotiate::error_output(Asked::of(&request));
-        match Box::pin(answer(self, context, request)).await {
+        let (mut parts, body) = request.into_parts();
+        match answer(self, context, &mut parts, body).await {
             Ok(response) => response,
-            Err(error) => refuse(&error, asked_errors),
+            Err(error) => refuse(&error, negotiate::error_output(Asked::of(&parts))),
         }
     }
 }
@@ -106,10 +108,10 @@ impl Service for Arc<Server> {
 async fn answer(
     server: &Arc<Server>,
     context: &Context,
-    request: Request<RequestBody>,
+    parts: &mut http::request::Parts,
+    incoming: RequestBody,
 ) -> Result<Response<Body>, ApiError> {
-    let (parts, incoming) = request.into_parts();
-    let located = locate(server, context, &parts).await?;
+    let located = locate(server, context, parts).await?;
     let query = Query::parse(parts.uri.query());
     let user = server
         .authenticator
@@ -117,11 +119,11 @@ async fn answer(
     let path = request::parse(&located.segments);
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
+    } else if incoming.is_end_stream() {
+        (bytes::Bytes::new(), None)
     } else {
-        (
-            read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT).await?,
-            None,
-        )
+        let read = read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT);
+        (Box::pin(read).await?, None)
     };
     let mut call = Call {
         server,
@@ -146,7 +148,7 @@ async fn answer(
         path => {
             let raw = call.parts.uri.path().to_owned();
             authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &raw)?;
-            discover::answer(&call, &path).await
+            Box::pin(discover::answer(&call, &path)).await
         }
     }
 }
@@ -161,11 +163,15 @@ fn is_streamed(path: &Result<Path, ApiError>) -> bool {
 async fn locate(server: &Server, context: &Context, parts: &http::request::Parts) -> Result<Located, ApiError> {
     let located = request::locate(parts.uri.path())?;
     let host = host(parts);
-    let address = server.claimed(&host).await?;
+    let address = if may_be_claimed(&host) {
+        Box::pin(server.claimed(&host)).await?
+    } else {
+        None
+    };
     // The certificate that the client saw was for another host: whatever joined the two connections is mistaken.
     // Hosts that no plane claims are all the server itself, under whatever name.
     if let Some(name) = context.peer.server_name().map(normal_host).filter(|name| *name != host)
-        && (address.is_some() || server.claimed(&name).await?.is_some())
+        && (address.is_some() || (may_be_claimed(&name) && Box::pin(server.claimed(&name)).await?.is_some()))
     {
         let message = format!("this connection was made to {name}, and cannot be used for {host}");
         return Err(ApiError::misdirected(message));
@@ -177,7 +183,7 @@ async fn locate(server: &Server, context: &Context, parts: &http::request::Parts
 }
 
 /// The host that a request is for, without its port; empty if it names none.
-fn host(parts: &http::request::Parts) -> String {
+fn host(parts: &http::request::Parts) -> Cow<'_, str> {
     let host = parts.uri.authority().map(http::uri::Authority::as_str);
     let host = host
         .or_else(|| parts.headers.get(http::header::HOST)?.to_str().ok())
@@ -186,17 +192,23 @@ fn host(parts: &http::request::Parts) -> String {
 }
 
 /// A host as names are compared: DNS knows neither case nor a last dot.
-fn normal_host(host: &str) -> String {
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+fn normal_host(host: &str) -> Cow<'_, str> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if host.bytes().any(|b| b.is_ascii_uppercase()) {
+        host.to_ascii_lowercase().into()
+    } else {
+        host.into()
+    }
+}
+
+/// Addresses and single labels (127.0.0.1, localhost) are never claimed: most requests end here without a look.
+fn may_be_claimed(host: &str) -> bool {
+    host.contains('.') && !host.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
 impl Server {
     /// The plane that a host stands for, if one claims it.
     async fn claimed(&self, host: &str) -> Result<Option<Address>, ApiError> {
-        // Addresses and single labels (127.0.0.1, localhost) are never claimed: most requests end here without a look.
-        if !host.contains('.') || host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-            return Ok(None);
-        }
         let project = host
             .strip_prefix("milo-apiserver.project-")
             .and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
@@ -220,8 +232,8 @@ impl Server {
         };
         match address {
             Address::Root => Ok(self.directory.root()),
-            Address::Plane(name) => self.directory.by_name(name).await,
-            Address::Project(name) => match self.directory.by_address("Project", name).await? {
+            Address::Plane(name) => Box::pin(self.directory.by_name(name)).await,
+            Address::Project(name) => match Box::pin(self.directory.by_address("Project", name)).await? {
                 Some(plane) => Ok(plane),
                 None => missing("resourcemanager.miloapis.com", "projects", name),
             },

@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::{self, Format, PatchType, Route};
 use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, WriteUse};
-use crate::plane::usage::with_usage;
+use crate::plane::usage::{shows_usage, with_usage};
 use crate::registry::{ApplyRequest, Deleted, Managers, PatchRequest, Patched, WriteRequest, Written};
 use crate::scheme::{Form, Served};
 
@@ -31,9 +31,10 @@ pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiEr
         .get(grant, call.query.text("resourceVersion"))
         .await?;
     let encoder = Encoder::new(served, media);
-    let bytes = match with_usage(&*call.server.store, &grant.target, &stored).await? {
-        Some(plane) => encoder.value(plane)?,
-        None => encoder.object(&stored)?,
+    let bytes = if shows_usage(&grant.target) {
+        encoder.value(Box::pin(with_usage(&*call.server.store, &grant.target, &stored)).await?)?
+    } else {
+        encoder.object(&stored)?
     };
     Ok(respond(
         StatusCode::OK,

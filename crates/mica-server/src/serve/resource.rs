@@ -21,7 +21,7 @@ use crate::{objects, review, subresource};
 
 pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     if call.located.address == Address::AllPlanes {
-        return crate::wildcard::answer(call, path).await;
+        return Box::pin(crate::wildcard::answer(call, path)).await;
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     let permit = authz::authorize(&call.user, verb, path, &call.query)?;
@@ -46,24 +46,25 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     if !grant.target.subresource.is_empty()
         && let Some(special) = subresource::find(&grant.target)
     {
-        return special.answer(call, &grant).await;
+        return Box::pin(special.answer(call, &grant)).await;
     }
     if objects::is_objects(&grant.target.served) {
         crate::plane::check_state(&grant)?;
-        return objects::answer(call, Some(&grant.target.plane), verb).await;
+        return Box::pin(objects::answer(call, Some(&grant.target.plane), verb)).await;
     }
     if review::is_review(&grant) {
-        return review::answer(call, &grant).await;
+        return Box::pin(review::answer(call, &grant)).await;
     }
+    // All but the most frequent are boxed: the room of the largest would be moved about with every request.
     match verb {
         Verb::Get => object::get(call, &grant).await,
-        Verb::List => stream::list(call, &grant).await,
-        Verb::Watch => stream::watch(call, &grant).await,
-        Verb::Create => object::create(call, &grant).await,
-        Verb::Update => object::update(call, &grant).await,
-        Verb::Patch => object::patch(call, &grant).await,
-        Verb::Delete => object::delete(call, &grant).await,
-        Verb::DeleteCollection => object::delete_collection(call, &grant).await,
+        Verb::List => Box::pin(stream::list(call, &grant)).await,
+        Verb::Watch => Box::pin(stream::watch(call, &grant)).await,
+        Verb::Create => Box::pin(object::create(call, &grant)).await,
+        Verb::Update => Box::pin(object::update(call, &grant)).await,
+        Verb::Patch => Box::pin(object::patch(call, &grant)).await,
+        Verb::Delete => Box::pin(object::delete(call, &grant)).await,
+        Verb::DeleteCollection => Box::pin(object::delete_collection(call, &grant)).await,
     }
 }
 
@@ -76,7 +77,7 @@ async fn find(
     if let Some(served) = plane.scheme.find(&path.group, &path.version, &path.resource) {
         return Ok((placed(served, path)?, None));
     }
-    let customs = call.server.definitions.of(plane).await?;
+    let customs = Box::pin(call.server.definitions.of(plane)).await?;
     match customs.find(&path.group, &path.version, &path.resource) {
         Some((served, definition)) => Ok((placed(&served, path)?, Some(definition))),
         None if customs.set().has_group(&path.group) => Err(ApiError::no_such_resource()),
@@ -86,12 +87,13 @@ async fn find(
 
 /// The resource that a path names in a scheme, or upstream's answer where there is none.
 pub fn route(scheme: &Scheme, path: &ResourcePath) -> Result<Arc<Served>, ApiError> {
-    if !scheme.has_group(&path.group) {
-        return Err(ApiError::page_not_found());
-    }
-    let served = scheme
-        .find(&path.group, &path.version, &path.resource)
-        .ok_or_else(ApiError::no_such_resource)?;
+    let Some(served) = scheme.find(&path.group, &path.version, &path.resource) else {
+        return Err(if scheme.has_group(&path.group) {
+            ApiError::no_such_resource()
+        } else {
+            ApiError::page_not_found()
+        });
+    };
     placed(served, path)
 }
 
