@@ -10,9 +10,15 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde::Deserialize;
+use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+/// A connection. Reads as much as there is in one go: the TLS library by itself asks for 4 KiB at a time.
+pub type Stream = TlsStream<BufReader<TcpStream>>;
+
+const READ: usize = 128 * 1024;
 
 /// Which protocol to offer in the handshake; the server must take it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +88,7 @@ impl Endpoint {
         })
     }
 
-    pub async fn connect(&self, protocol: Protocol) -> Result<TlsStream<TcpStream>> {
+    pub async fn connect(&self, protocol: Protocol) -> Result<Stream> {
         let tcp = TcpStream::connect(&self.authority)
             .await
             .with_context(|| format!("connect {}", self.authority))?;
@@ -91,6 +97,7 @@ impl Endpoint {
             Protocol::Http1 => &self.http1,
             Protocol::Http2 => &self.http2,
         };
+        let tcp = BufReader::with_capacity(READ, tcp);
         let tls = TlsConnector::from(config.clone()).connect(self.server_name.clone(), tcp);
         tls.await.with_context(|| format!("TLS with {}", self.authority))
     }

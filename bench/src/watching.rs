@@ -8,17 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_rustls::client::TlsStream;
 
-use crate::endpoint::{Endpoint, Protocol};
+use crate::endpoint::{Endpoint, Protocol, Stream};
 
 /// What kube-apiserver lets one connection have, and so what every client copes with.
 const STREAMS: usize = 100;
-const BUFFER: usize = 64 * 1024;
 const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 /// After so many bytes the connection's window is filled up again.
 const REFILL: u32 = 1 << 30;
@@ -54,9 +51,9 @@ impl Watches {
             connections: Vec::new(),
         };
         for first in (0..count).step_by(STREAMS) {
+            let tls = endpoint.connect(Protocol::Http2).await?;
             let (accepted, wait) = oneshot::channel();
             let mut connection = Connection {
-                tls: endpoint.connect(Protocol::Http2).await?,
                 first,
                 waiting: STREAMS.min(count - first),
                 accepted: Some(accepted),
@@ -67,7 +64,7 @@ impl Watches {
                 out: Vec::new(),
             };
             connection.begin(endpoint, path);
-            let task = tokio::spawn(async move { connection.run().await });
+            let task = tokio::spawn(async move { connection.run(tls).await });
             if wait.await.is_err() {
                 return Err(task
                     .await?
@@ -99,7 +96,6 @@ impl Drop for Watches {
 }
 
 struct Connection {
-    tls: TlsStream<TcpStream>,
     /// The index of this connection's first watch.
     first: usize,
     /// Watches that the server has not accepted yet.
@@ -147,18 +143,18 @@ impl Connection {
         self.out.extend_from_slice(payload);
     }
 
-    async fn run(&mut self) -> Result<()> {
-        let mut buffer = vec![0; BUFFER];
+    async fn run(&mut self, mut tls: Stream) -> Result<()> {
         let (mut head, mut frame) = (Vec::with_capacity(9), None::<Frame>);
         loop {
             if !self.out.is_empty() {
-                self.tls.write_all(&self.out).await?;
-                self.tls.flush().await?;
+                tls.write_all(&self.out).await?;
+                tls.flush().await?;
                 self.out.clear();
             }
-            let read = self.tls.read(&mut buffer).await?;
+            // What is decrypted is looked at where it lies.
+            let mut rest = tls.fill_buf().await?;
+            let read = rest.len();
             ensure!(read > 0, "the server closed the connection");
-            let mut rest = &buffer[..read];
             while !rest.is_empty() {
                 let Some(current) = &mut frame else {
                     let taken = rest.len().min(9 - head.len());
@@ -181,6 +177,7 @@ impl Connection {
                 }
                 self.end_if_whole(&mut frame)?;
             }
+            tls.consume(read);
         }
     }
 

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
-use crate::endpoint::{Endpoint, Protocol};
+use crate::endpoint::{Endpoint, Protocol, Stream};
 
 /// One TLS record holds at most 16 KiB; a few of them per read keep big lists cheap.
 const BUFFER: usize = 64 * 1024;
@@ -22,7 +20,7 @@ const SHOWN: usize = 400;
 const STUCK: Duration = Duration::from_secs(120);
 
 pub struct Connection {
-    stream: TlsStream<TcpStream>,
+    stream: Stream,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,

@@ -114,6 +114,47 @@ async fn a_client_that_does_not_read_is_cut_off_and_its_neighbour_is_not() {
     }
 }
 
+#[tokio::test]
+async fn a_watch_that_nobody_reads_is_cut_off_and_its_neighbours_on_the_connection_are_not() {
+    let options = ListenOptions {
+        write_stall: Duration::from_millis(200),
+        ..ListenOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let mut connection = server.connect(HTTP2).await;
+    let mut watch = connection.get("/watch?watch=1").await.unwrap();
+    assert!(watch.frame().await.unwrap().is_ok());
+    let mut stuck = connection.get("/endless-watch?watch=1").await.unwrap();
+    while watching(&server) > 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut reset = false;
+    while let Some(frame) = stuck.frame().await {
+        reset = frame.is_err();
+        if reset {
+            break;
+        }
+    }
+    assert!(reset, "the client learns that there is no more");
+    assert!(futures::poll!(std::pin::pin!(watch.frame())).is_pending());
+    assert!(connection.get_text("/whoami").await.starts_with("anonymous"));
+    drop(watch);
+    while watching(&server) > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Watches that are open.
+fn watching(server: &Server) -> u64 {
+    let text = server.registry.encode();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_longrunning_requests{"));
+    lines
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
 /// Answers that are being sent.
 fn streaming(server: &Server) -> u64 {
     let text = server.registry.encode();
