@@ -102,9 +102,16 @@ impl Pool {
         let mut ready = std::mem::replace(&mut *self.shared.ready.lock(), std::mem::take(&mut self.spare));
         for place in ready.drain(..) {
             // Nobody there: it was the last ring of a stream that is over.
-            let Some(entry) = &mut self.streams[place] else { continue };
+            let Some(entry) = &mut self.streams[place] else {
+                continue;
+            };
             entry.bell.rung.store(false, Ordering::Release);
-            if entry.stream.as_mut().poll(&mut Context::from_waker(&entry.waker)).is_ready() {
+            if entry
+                .stream
+                .as_mut()
+                .poll(&mut Context::from_waker(&entry.waker))
+                .is_ready()
+            {
                 self.streams[place] = None;
                 self.free.push(place);
             }
@@ -205,7 +212,11 @@ mod tests {
             pool.poll(cx);
             open.push(pool.streams.iter().flatten().count());
             // Woken by the streams themselves as long as there is one.
-            if open.last() == Some(&0) { Poll::Ready(()) } else { Poll::Pending }
+            if open.last() == Some(&0) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         assert_eq!(open, [2, 1, 0]);

@@ -237,7 +237,11 @@ mod tests {
         let all = [["ab", "c"], ["a", "bc"], ["abc", ""], [&long, "c"], [&long[1..], "xc"]];
         let hashes: std::collections::HashSet<u64> = all.iter().map(|values| hash(values)).collect();
         assert_eq!(hashes.len(), all.len());
-        assert_eq!(hash(&["a", "b"]), hash_long(&["a", "b"]), "one series, whichever way it is found");
+        assert_eq!(
+            hash(&["a", "b"]),
+            hash_long(&["a", "b"]),
+            "one series, whichever way it is found"
+        );
     }
 
     #[test]

@@ -413,10 +413,11 @@ mod tests {
     fn a_watch_is_long_running_until_it_ends() {
         let registry = Registry::default();
         let metrics = HttpMetrics::new(&registry);
-        let watch =
-            metrics
-                .started(&Method::GET, Instant::now())
-                .answered(Some(&labels("WATCH")), StatusCode::OK, Lasting::LongRunning);
+        let watch = metrics.started(&Method::GET, Instant::now()).answered(
+            Some(&labels("WATCH")),
+            StatusCode::OK,
+            Lasting::LongRunning,
+        );
         let gauge = |text: &str| {
             text.lines()
                 .find(|line| line.starts_with("apiserver_longrunning_requests{"))

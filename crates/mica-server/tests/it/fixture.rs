@@ -56,10 +56,7 @@ impl Service for Sample {
             }
             "/large" => Response::new(Body::full(vec![b'x'; 1_000_000])),
             "/endless" => Response::new(Body::stream(stream::repeat(Bytes::from(vec![b'x'; 64 * 1024])))),
-            "/endless-watch" => Response::new(Body::watch(
-                stream::repeat(Bytes::from(vec![b'x'; 64 * 1024])),
-                drain,
-            )),
+            "/endless-watch" => Response::new(Body::watch(stream::repeat(Bytes::from(vec![b'x'; 64 * 1024])), drain)),
             "/watch" => Response::new(Body::watch(
                 stream::iter([Bytes::from("event\n")]).chain(stream::pending()),
                 drain,

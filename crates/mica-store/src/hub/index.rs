@@ -206,8 +206,8 @@ impl Index {
         }
     }
 
-    /// Queues a signal with everyone who wants it, and adds those to `woken` who were waiting.
-    pub(super) fn deliver(&mut self, signal: &Signal, limits: &Limits, woken: &mut Vec<Arc<Watcher>>) {
+    /// Queues a signal with everyone who wants it, and adds the wakers of those to `woken` who were waiting.
+    pub(super) fn deliver(&mut self, signal: &Signal, limits: &Limits, woken: &mut Vec<Waker>) {
         match signal {
             Signal::Event(event) => self.deliver_event(event, signal, limits, woken),
             Signal::Dropped(plane, _) => {
@@ -220,13 +220,13 @@ impl Index {
                 for watcher in inner.into_values().flat_map(|bucket| bucket.0) {
                     watcher.end(End::Dropped);
                     self.len -= 1;
-                    woken.push(watcher);
+                    woken.extend(watcher.reader.take());
                 }
             }
         }
     }
 
-    fn deliver_event(&mut self, event: &Event, signal: &Signal, limits: &Limits, woken: &mut Vec<Arc<Watcher>>) {
+    fn deliver_event(&mut self, event: &Event, signal: &Signal, limits: &Limits, woken: &mut Vec<Waker>) {
         let wants = |watcher: &Watcher| watcher.range.contains(&event.key);
         let mut gone = self.all.deliver(signal, limits, woken, |_| true);
         let parts = Parts::of(&event.key);
@@ -295,7 +295,7 @@ impl Bucket {
         &mut self,
         signal: &Signal,
         limits: &Limits,
-        woken: &mut Vec<Arc<Watcher>>,
+        woken: &mut Vec<Waker>,
         wants: impl Fn(&Watcher) -> bool,
     ) -> usize {
         let (mut slot, mut left) = (0, 0);
@@ -308,7 +308,7 @@ impl Bucket {
             match offer {
                 Offer::Taken => slot += 1,
                 Offer::Wake => {
-                    woken.push(watcher.clone());
+                    woken.extend(watcher.reader.take());
                     slot += 1;
                 }
                 Offer::Full => {

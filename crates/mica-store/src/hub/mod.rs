@@ -17,6 +17,7 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
@@ -66,6 +67,8 @@ struct Shared {
     position: AtomicU64,
     ring: RwLock<Ring>,
     index: Mutex<Index>,
+    /// The list of whom the last batch woke, empty; kept for its room.
+    woken: Mutex<Vec<Waker>>,
 }
 
 impl Hub {
@@ -77,6 +80,7 @@ impl Hub {
                 position: AtomicU64::new(position.0),
                 ring: RwLock::new(Ring::new(position)),
                 index: Mutex::new(Index::default()),
+                woken: Mutex::new(Vec::new()),
             }),
         }
     }
@@ -91,7 +95,7 @@ impl Hub {
     /// All signals of one revision belong into one call. Call it from one place at a time. With no signals it says that
     /// nothing happened up to `up_to`. Never waits for a reader.
     pub fn publish(&self, signals: impl IntoIterator<Item = Signal>, up_to: Revision) {
-        let mut woken = Vec::new();
+        let mut woken = std::mem::take(&mut *self.shared.woken.lock());
         {
             let mut ring = self.shared.ring.write();
             let mut index = self.shared.index.lock();
@@ -108,9 +112,8 @@ impl Hub {
             self.shared.position.store(up_to.0, Ordering::Release);
         }
         // Outside the locks: a woken reader comes straight back for them.
-        for watcher in woken {
-            watcher.wake();
-        }
+        woken.drain(..).for_each(Waker::wake);
+        *self.shared.woken.lock() = woken;
     }
 
     /// A watch of what is in memory: `None` if the hub no longer remembers everything after `after`.
