@@ -11,11 +11,13 @@ UP ?=
 SOAK ?= 2000
 # Only these transcripts, such as TOUR="configmaps rbac".
 TOUR ?=
+# Arguments for comparing at random.
+DIFFER ?=
 # PyPI's Go puts gofmt beside its library, not on the PATH.
 GOFMT = "$$(go env GOROOT)/bin/gofmt"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench fmt fmt-check lint tools facts golden golden-update compat compat-record
+.PHONY: help run test soak bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +63,9 @@ golden: tools ## replay recorded answers of a real kube-apiserver, if they are i
 
 golden-update: tools ## the same, and rewrite the list of known differences
 	python3 compat/golden/check.py --recordings $(GOLDEN) --update
+
+differ: tools ## send random requests to our server and to the one that KUBE_APISERVER=path names, and compare (DIFFER="--seed 1")
+	python3 compat/differ.py $(DIFFER)
 
 compat: tools ## run real foreign clients against the server
 	python3 compat/run.py $(TOUR)

@@ -110,8 +110,7 @@ pub fn apply(
     Ok(object)
 }
 
-/// The error for a merged object that its type cannot hold; `reason` is upstream's converter's, whose texts for bad
-/// numbers (`cannot convert float64 to int32`) and for what a type reads itself (`error decoding from json: …`) differ.
+/// The error for a merged object that its type cannot hold; `reason` is upstream's converter's.
 pub fn undecodable(applied: &Value, reason: &str, write: &Write<'_>) -> ApplyError {
     let kind = kind_text(object::string(applied, &["kind"]), write);
     let object = described(applied, write);

@@ -85,7 +85,7 @@ pub fn strategic_merge(
     let undecodable =
         |reason: String| StrategicError::Undecodable(Error::invalid(&Path::new("patch"), patch.clone(), reason));
     convert::check(ty, &mut merged).map_err(undecodable)?;
-    let decoded = decode_value(ty, &merged).map_err(|error| undecodable(explain(&error)))?;
+    let decoded = decode_value(ty, &merged).map_err(|error| undecodable(conversion_text(&error)))?;
     if strictness == Strictness::Report {
         let mut unknown = decoded.strict;
         unknown.sort_unstable();
@@ -109,8 +109,9 @@ fn refuse(error: merge::MergeError) -> StrategicError {
     }
 }
 
-/// The text for a special type that refuses its value: upstream decodes those alone, so no field is named.
-fn explain(error: &DecodeError) -> String {
+/// What upstream's converter of untyped values says of one that its type refuses: it decodes special types alone, so no field
+/// is named.
+pub fn conversion_text(error: &DecodeError) -> String {
     let text = error.to_string();
     if text.starts_with("illegal base64") {
         return format!("error decoding from json: {text}");

@@ -3,6 +3,7 @@
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
 use mica_machinery::schema::Malformed;
+use mica_machinery::strategic::conversion_text;
 use mica_machinery::{codec, object};
 use serde_json::{Value, json};
 
@@ -82,9 +83,8 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
         let Form::BuiltIn { ty, .. } = served.form() else {
             return prepared(served, object).map_err(ApplyError::BadRequest);
         };
-        let decoded = codec::decode_value(*ty, &object);
-        let decoded = decoded
-            .map_err(|error| managed::undecodable(&object, &format!("error decoding from json: {error}"), write))?;
+        let decoded = codec::decode_value(*ty, &object)
+            .map_err(|error| managed::undecodable(&object, &conversion_text(&error), write))?;
         let mut value = decoded.value;
         let map = object::object_mut(&mut value);
         map.insert("kind".to_owned(), served.kind().into());
