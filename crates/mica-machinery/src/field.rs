@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use indexmap::IndexSet;
 use serde_json::Value;
 
 pub use crate::codec::text::quote;
@@ -217,14 +218,9 @@ impl fmt::Display for Error {
 
 /// The message of several errors as upstream's aggregate prints it: alone, or bracketed, each text once.
 pub fn aggregate(errors: &[Error]) -> String {
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    match &texts[..] {
+    // A hostile object has as many errors as it has items: no search through all texts for each.
+    let texts: IndexSet<String> = errors.iter().map(ToString::to_string).collect();
+    match &texts.into_iter().collect::<Vec<_>>()[..] {
         [] => String::new(),
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),

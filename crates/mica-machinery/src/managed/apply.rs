@@ -217,9 +217,9 @@ impl Apply<'_> {
         }
         let mut entries = comparisons.take_from_others(entries, Some(&entry.manager));
         if !value::equal(self.live, &merged)
-            && let Some(at) = entries.position(&entry.manager)
+            && let Some(own) = entries.get_mut(&entry.manager)
         {
-            entries.0[at].time = Some(now_text(write.time));
+            own.time = Some(now_text(write.time));
         }
         Ok((merged, entries))
     }

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use super::set::Set;
 use crate::object;
 use crate::time::{Precision, Time};
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Operation {
     Apply,
     Update,
@@ -24,7 +25,7 @@ impl Operation {
 }
 
 /// Who manages: entries that agree in this are one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Manager {
     pub name: String,
     pub operation: Operation,
@@ -121,20 +122,16 @@ impl Entry {
 #[error("{0}")]
 pub struct EntriesError(String);
 
-/// All managers of an object.
+/// All managers of an object. There may be thousands: only updaters are capped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Entries(pub(super) Vec<Entry>);
+pub struct Entries(pub(super) IndexMap<Manager, Entry>);
 
 impl Entries {
     /// Reads the list; one bad entry spoils it all.
     pub fn from_list(list: &[Value]) -> Result<Self, EntriesError> {
         let mut entries = Self::default();
         for (at, value) in list.iter().enumerate() {
-            let entry = read(value, at).map_err(EntriesError)?;
-            match entries.position(&entry.manager) {
-                Some(at) => entries.0[at] = entry,
-                None => entries.0.push(entry),
-            }
+            entries.put(read(value, at).map_err(EntriesError)?);
         }
         Ok(entries)
     }
@@ -144,7 +141,7 @@ impl Entries {
         if self.0.is_empty() {
             return None;
         }
-        let mut sorted: Vec<&Entry> = self.0.iter().collect();
+        let mut sorted: Vec<&Entry> = self.0.values().collect();
         sorted.sort_by(|a, b| {
             let (p, q) = (&a.manager, &b.manager);
             let operation = p.operation.cmp(&q.operation);
@@ -167,27 +164,25 @@ impl Entries {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.0.iter()
-    }
-
-    pub(super) fn position(&self, manager: &Manager) -> Option<usize> {
-        self.0.iter().position(|entry| entry.manager == *manager)
+        self.0.values()
     }
 
     pub(super) fn get(&self, manager: &Manager) -> Option<&Entry> {
-        self.position(manager).map(|at| &self.0[at])
+        self.0.get(manager)
     }
 
+    pub(super) fn get_mut(&mut self, manager: &Manager) -> Option<&mut Entry> {
+        self.0.get_mut(manager)
+    }
+
+    /// Takes an entry out; the last one takes its place.
     pub(super) fn remove(&mut self, manager: &Manager) -> Option<Entry> {
-        self.position(manager).map(|at| self.0.remove(at))
+        self.0.swap_remove(manager)
     }
 
     /// Puts the entry in the place of one of the same manager.
     pub(super) fn put(&mut self, entry: Entry) {
-        match self.position(&entry.manager) {
-            Some(at) => self.0[at] = entry,
-            None => self.0.push(entry),
-        }
+        self.0.insert(entry.manager.clone(), entry);
     }
 }
 

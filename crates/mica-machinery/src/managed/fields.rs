@@ -38,6 +38,7 @@ fn read(value: &Value) -> Result<Node, FieldsError> {
         .as_object()
         .ok_or_else(|| FieldsError(format!("expected an object, found {value}")))?;
     let mut node = Node::default();
+    let mut below = Vec::with_capacity(map.len());
     for (key, value) in map {
         if key == "." {
             node.member = true;
@@ -48,8 +49,9 @@ fn read(value: &Value) -> Result<Node, FieldsError> {
             Err(ElementError::Unknown) => continue,
             Err(error) => return Err(FieldsError(format!("parsing key as path element: {error}"))),
         };
-        node.below.put(element, read(value)?);
+        below.push((element, read(value)?));
     }
+    node.below = Set::from_unsorted(below);
     // A step that leads nowhere is a member.
     node.member |= node.below.is_empty();
     Ok(node)

@@ -3,6 +3,8 @@
 //! Nothing is removed. Lists of items keep the order they have if the applied one does not touch it, and follow the
 //! applied order where it does.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map as JsonMap, Value};
 
 use super::path::PathElement;
@@ -136,7 +138,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], applied: &[Value]) -> Result<Opt
     let mut walk = ListMerge {
         list,
         out: Vec::new(),
-        merged: Vec::new(),
+        merged: BTreeSet::new(),
     };
     // Elements on both sides, in applied order: the next one that live items may be merged with.
     let mut shared = applied
@@ -189,13 +191,13 @@ struct ListMerge<'l, 's> {
     list: &'l List<'s>,
     out: Vec<Value>,
     /// Applied elements that are in `out`.
-    merged: Vec<PathElement>,
+    merged: BTreeSet<PathElement>,
 }
 
 impl ListMerge<'_, '_> {
     fn take(&mut self, element: &PathElement, live: Option<&Value>, applied: Option<&Value>) -> Result<(), TypeErrors> {
         if applied.is_some() {
-            self.merged.push(element.clone());
+            self.merged.insert(element.clone());
         }
         let merged = merge_optional(live, applied, self.list.element).map_err(|errors| errors.under(element))?;
         self.out.extend(merged);

@@ -73,18 +73,18 @@ impl Set {
         }
     }
 
-    /// Puts a node at an element, in its place in the order, merged with what is there.
-    pub(super) fn put(&mut self, element: PathElement, node: Node) {
-        if node.is_empty() {
-            return;
-        }
-        match self.find(&element) {
-            Ok(at) => {
-                let old = std::mem::take(&mut self.entries[at].node);
-                self.entries[at].node = old.union(node);
+    /// A set of nodes at elements in any order, those at one element merged.
+    pub(super) fn from_unsorted(mut nodes: Vec<(PathElement, Node)>) -> Self {
+        nodes.retain(|(_, node)| !node.is_empty());
+        nodes.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut entries: Vec<Entry> = Vec::with_capacity(nodes.len());
+        for (element, node) in nodes {
+            match entries.last_mut().filter(|last| last.element == element) {
+                Some(last) => last.node = std::mem::take(&mut last.node).union(node),
+                None => entries.push(Entry { element, node }),
             }
-            Err(at) => self.entries.insert(at, Entry { element, node }),
         }
+        Self { entries }
     }
 
     fn find(&self, element: &PathElement) -> Result<usize, usize> {
@@ -165,7 +165,7 @@ impl Set {
     /// What is in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        self.combine(other, Some, Some, |a, b| Node {
+        self.combine(other, Alone::Kept, Alone::Kept, |a, b| Node {
             member: a.member || b.member,
             below: a.below.union(&b.below),
         })
@@ -174,47 +174,32 @@ impl Set {
     /// What is in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        self.combine(
-            other,
-            |_| None,
-            |_| None,
-            |a, b| Node {
-                member: a.member && b.member,
-                below: a.below.intersection(&b.below),
-            },
-        )
+        self.combine(other, Alone::Dropped, Alone::Dropped, |a, b| Node {
+            member: a.member && b.member,
+            below: a.below.intersection(&b.below),
+        })
     }
 
     /// What is in this set but not in the other; a path in the other takes nothing below it away.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        self.combine(
-            other,
-            Some,
-            |_| None,
-            |a, b| Node {
-                member: a.member && !b.member,
-                below: a.below.difference(&b.below),
-            },
-        )
+        self.combine(other, Alone::Kept, Alone::Dropped, |a, b| Node {
+            member: a.member && !b.member,
+            below: a.below.difference(&b.below),
+        })
     }
 
     /// What is in this set and neither in the other nor below something in it.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.combine(
-            other,
-            Some,
-            |_| None,
-            |a, b| Node {
-                member: a.member && !b.member,
-                below: if b.member {
-                    Self::new()
-                } else {
-                    a.below.recursive_difference(&b.below)
-                },
+        self.combine(other, Alone::Kept, Alone::Dropped, |a, b| Node {
+            member: a.member && !b.member,
+            below: if b.member {
+                Self::new()
+            } else {
+                a.below.recursive_difference(&b.below)
             },
-        )
+        })
     }
 
     /// Only paths that have nothing below them.
@@ -262,15 +247,20 @@ impl Set {
     }
 
     /// Walks two sorted lists at once.
-    fn combine(
-        &self,
-        other: &Self,
-        left: impl Fn(Entry) -> Option<Entry>,
-        right: impl Fn(Entry) -> Option<Entry>,
-        both: impl Fn(&Node, &Node) -> Node,
-    ) -> Self {
+    fn combine(&self, other: &Self, left: Alone, right: Alone, both: impl Fn(&Node, &Node) -> Node) -> Self {
         let mut result = Self::new();
         let (mut a, mut b) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+        if right == Alone::Dropped && self.entries.len() < other.entries.len() / LOPSIDED {
+            // One of thousands of managers against a large change: look up, do not walk.
+            for entry in a {
+                match other.node(&entry.element) {
+                    Some(node) => result.push(entry.element.clone(), both(&entry.node, node)),
+                    None if left == Alone::Kept => result.entries.push(entry.clone()),
+                    None => {}
+                }
+            }
+            return result;
+        }
         loop {
             let order = match (a.peek(), b.peek()) {
                 (None, None) => return result,
@@ -279,8 +269,10 @@ impl Set {
                 (Some(x), Some(y)) => x.element.cmp(&y.element),
             };
             match order {
-                std::cmp::Ordering::Less => result.entries.extend(a.next().cloned().and_then(&left)),
-                std::cmp::Ordering::Greater => result.entries.extend(b.next().cloned().and_then(&right)),
+                std::cmp::Ordering::Less => result.entries.extend(a.next().filter(|_| left == Alone::Kept).cloned()),
+                std::cmp::Ordering::Greater => result
+                    .entries
+                    .extend(b.next().filter(|_| right == Alone::Kept).cloned()),
                 std::cmp::Ordering::Equal => {
                     if let (Some(x), Some(y)) = (a.next(), b.next()) {
                         result.push(x.element.clone(), both(&x.node, &y.node));
@@ -290,3 +282,13 @@ impl Set {
         }
     }
 }
+
+/// What becomes of an entry that only one of two sets has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    Kept,
+    Dropped,
+}
+
+/// How much larger a set is than another for looking up to beat walking.
+const LOPSIDED: usize = 16;

@@ -3,6 +3,8 @@
 //! The writer comes to own what it changed, and everybody else loses what was changed or removed. A write that changes
 //! nothing leaves the list as it was, times included.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -140,15 +142,18 @@ pub(super) fn record(live: &Value, new: &Value, entries: Entries, write: &Write<
 
 /// Entries fitted to today's schemas; those of versions that are gone are dropped.
 pub(super) fn reconciled(live: &Value, mut entries: Entries, write: &Write<'_>) -> Entries {
-    entries.0.retain_mut(|entry| {
-        let fitted = if entry.api_version == write.api_version {
-            reconcile(&entry.fields, write.schema)
+    // Converting an object may cost much: once for each version, however many entries are of it.
+    let mut schemas: HashMap<String, Option<TypeRef<'_>>> = HashMap::new();
+    entries.0.retain(|_, entry| {
+        let schema = if entry.api_version == write.api_version {
+            Some(write.schema)
         } else {
-            match write.versions.convert(live, &entry.api_version) {
-                None => return false,
-                Some(versioned) => reconcile(&entry.fields, versioned.schema),
-            }
+            *schemas
+                .entry(entry.api_version.clone())
+                .or_insert_with(|| Some(write.versions.convert(live, &entry.api_version)?.schema))
         };
+        let Some(schema) = schema else { return false };
+        let fitted = reconcile(&entry.fields, schema);
         if let Some(fields) = fitted {
             entry.fields = fields;
         }
@@ -163,7 +168,7 @@ pub(super) struct Comparisons<'a> {
     new: &'a Value,
     write: &'a Write<'a>,
     pub(super) own: Comparison,
-    others: Vec<(String, Option<Comparison>)>,
+    others: HashMap<String, Option<Comparison>>,
 }
 
 impl<'a> Comparisons<'a> {
@@ -174,7 +179,7 @@ impl<'a> Comparisons<'a> {
             new,
             write,
             own,
-            others: Vec::new(),
+            others: HashMap::new(),
         })
     }
 
@@ -183,15 +188,11 @@ impl<'a> Comparisons<'a> {
         if api_version == self.write.api_version {
             return Some(&self.own);
         }
-        let at = match self.others.iter().position(|(version, _)| version == api_version) {
-            Some(at) => at,
-            None => {
-                let comparison = self.convert(api_version);
-                self.others.push((api_version.to_owned(), comparison));
-                self.others.len() - 1
-            }
-        };
-        self.others[at].1.as_ref()
+        if !self.others.contains_key(api_version) {
+            let comparison = self.convert(api_version);
+            self.others.insert(api_version.to_owned(), comparison);
+        }
+        self.others[api_version].as_ref()
     }
 
     fn convert(&self, api_version: &str) -> Option<Comparison> {
@@ -207,11 +208,12 @@ impl<'a> Comparisons<'a> {
     /// What each manager but `except` would lose: fields that it owns and that changed.
     pub(super) fn conflicts(&mut self, entries: &Entries, except: &Manager) -> Vec<(Manager, Set)> {
         let mut conflicts = Vec::new();
-        for entry in entries.0.iter().filter(|entry| entry.manager != *except) {
+        for entry in entries.iter().filter(|entry| entry.manager != *except) {
             let Some(changes) = self.at(&entry.api_version) else {
                 continue;
             };
-            let lost = entry.fields.intersection(&changes.modified.union(&changes.added));
+            let modified = entry.fields.intersection(&changes.modified);
+            let lost = modified.union(&entry.fields.intersection(&changes.added));
             if !lost.is_empty() {
                 conflicts.push((entry.manager.clone(), lost));
             }
@@ -221,7 +223,7 @@ impl<'a> Comparisons<'a> {
 
     /// Takes what changed or is gone from every manager but `except`; who has nothing left is gone too.
     pub(super) fn take_from_others(&mut self, mut entries: Entries, except: Option<&Manager>) -> Entries {
-        entries.0.retain_mut(|entry| {
+        entries.0.retain(|_, entry| {
             if except == Some(&entry.manager) {
                 return !entry.fields.is_empty();
             }
@@ -241,7 +243,7 @@ impl<'a> Comparisons<'a> {
 
 /// Merges the oldest updaters of each version until there are few enough.
 pub(super) fn cap(mut entries: Entries) -> Entries {
-    let mut updaters: Vec<Entry> = entries.0.iter().filter(|entry| !entry.is_applied()).cloned().collect();
+    let mut updaters: Vec<Entry> = entries.iter().filter(|entry| !entry.is_applied()).cloned().collect();
     let mut count = updaters.len();
     if count <= MAX_UPDATERS {
         return entries;
@@ -250,14 +252,14 @@ pub(super) fn cap(mut entries: Entries) -> Entries {
         a.compare_age(b)
             .then_with(|| a.manager.identifier().cmp(&b.manager.identifier()))
     });
-    let mut first_of: Vec<(String, Manager)> = Vec::new();
+    let mut first_of: HashMap<String, Manager> = HashMap::new();
     for updater in updaters {
         if count <= MAX_UPDATERS {
             break;
         }
         let version = &updater.api_version;
-        let Some((_, first)) = first_of.iter().find(|(seen, _)| seen == version) else {
-            first_of.push((version.clone(), updater.manager.clone()));
+        let Some(first) = first_of.get(version) else {
+            first_of.insert(version.clone(), updater.manager.clone());
             continue;
         };
         let bucket = Manager::new(ANCIENT, Operation::Update, version, "");

@@ -1,5 +1,7 @@
 //! What a DELETE does: remove the object, or mark it and wait for its finalizers or its grace period.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -195,8 +197,8 @@ pub fn finalizers_for_deletion(
         Dependents::Foreground => new.push(DELETE_DEPENDENTS),
         Dependents::Background => {}
     }
-    let same = old.iter().all(|name| new.contains(name)) && new.iter().all(|name| old.contains(name));
-    if same {
+    let sets: [BTreeSet<&str>; 2] = [old, new.clone()].map(|names| names.into_iter().collect());
+    if sets[0] == sets[1] {
         None
     } else {
         Some(new.into_iter().map(str::to_owned).collect())

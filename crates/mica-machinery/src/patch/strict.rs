@@ -1,5 +1,7 @@
 //! What strict field validation says about a JSON patch: upstream decodes it into a struct for that, and so do we.
 
+use std::collections::HashSet;
+
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -63,7 +65,7 @@ impl Check {
                 return;
             }
         }
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen = HashSet::new();
         for (key, value) in members(text) {
             let known = matches!(&*key, "op" | "path" | "from" | "value");
             if !known || seen.contains(&key) {
@@ -78,7 +80,7 @@ impl Check {
                     "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"
                 ));
             }
-            seen.push(key);
+            seen.insert(key);
         }
     }
 

@@ -78,9 +78,13 @@ struct Translator<'p> {
     source: &'p str,
     at: usize,
     out: String,
-    /// How many groups are open.
-    open: usize,
+    /// How often each open group repeats what is in it, at most.
+    open: Vec<u32>,
+    /// The same outside of all groups, which nothing asks for.
+    outside: u32,
     last: Last,
+    /// How often what was read last repeats what is in it, at most: Go multiplies the counts of nested repetitions.
+    repeats: u32,
 }
 
 fn translate(source: &str) -> Result<String, String> {
@@ -88,13 +92,15 @@ fn translate(source: &str) -> Result<String, String> {
         source,
         at: 0,
         out: String::with_capacity(source.len() + 16),
-        open: 0,
+        open: Vec::new(),
+        outside: 1,
         last: Last::Nothing,
+        repeats: 1,
     };
     while let Some(c) = translator.peek() {
         translator.step(c)?;
     }
-    if translator.open > 0 {
+    if !translator.open.is_empty() {
         return Err(go_error("missing closing )", source));
     }
     Ok(translator.out)
@@ -116,6 +122,14 @@ impl<'p> Translator<'p> {
     fn atom(&mut self, text: &str) {
         self.out.push_str(text);
         self.last = Last::Atom;
+        self.repeats = 1;
+    }
+
+    /// Notes how often what was read last repeats what is in it.
+    fn note_repeats(&mut self, repeats: u32) {
+        self.repeats = repeats;
+        let around = self.open.last_mut().unwrap_or(&mut self.outside);
+        *around = repeats.max(*around);
     }
 
     fn step(&mut self, c: char) -> Result<(), String> {
@@ -124,12 +138,12 @@ impl<'p> Translator<'p> {
             '[' => return self.class(),
             '(' => return self.group(),
             ')' => {
-                if self.open == 0 {
+                let Some(repeats) = self.open.pop() else {
                     return Err(go_error("unexpected )", self.source));
-                }
-                self.open -= 1;
+                };
                 self.take(c);
                 self.atom(")");
+                self.note_repeats(repeats);
             }
             '|' => {
                 self.take(c);
@@ -144,19 +158,16 @@ impl<'p> Translator<'p> {
             '{' => return self.braces(),
             '^' | '$' => {
                 self.take(c);
-                self.out.push(c);
-                self.last = Last::Atom;
+                self.atom(c.encode_utf8(&mut [0; 4]));
             }
             '&' | '~' | '#' | '-' | ']' | '}' => {
                 self.take(c);
                 self.out.push('\\');
-                self.out.push(c);
-                self.last = Last::Atom;
+                self.atom(c.encode_utf8(&mut [0; 4]));
             }
             _ => {
                 self.take(c);
-                self.out.push(c);
-                self.last = Last::Atom;
+                self.atom(c.encode_utf8(&mut [0; 4]));
             }
         }
         Ok(())
@@ -201,7 +212,22 @@ impl<'p> Translator<'p> {
         if too_many {
             return Err(go_error("invalid repeat count", text));
         }
-        self.repeat(start, text)
+        self.repeat(start, text)?;
+        let times = match max {
+            None | Some(None) => min,
+            Some(Some(max)) => max,
+        };
+        // Nothing is repeated no times, whatever is in it.
+        let repeats = if times == 0 {
+            1
+        } else {
+            self.repeats.saturating_mul(times)
+        };
+        if repeats > MAX_REPEAT && times >= 2 {
+            return Err(go_error("invalid repeat count", &self.source[start..self.at]));
+        }
+        self.note_repeats(repeats);
+        Ok(())
     }
 
     fn escape(&mut self) -> Result<(), String> {
@@ -297,7 +323,7 @@ impl<'p> Translator<'p> {
 
     fn group(&mut self) -> Result<(), String> {
         let rest = self.rest();
-        self.open += 1;
+        self.open.push(1);
         if !rest.starts_with("(?") {
             self.at += 1;
             self.out.push('(');
@@ -334,7 +360,7 @@ impl<'p> Translator<'p> {
                 self.out.push_str(&rest[..=length]);
             }
             Some((length, after)) if after.starts_with(')') && length > 2 => {
-                self.open -= 1;
+                self.open.pop();
                 self.at += length + 1;
                 self.out.push_str(&rest[..=length]);
             }
@@ -513,6 +539,7 @@ mod tests {
         check(r"^[^\s]+$", &["ab"], &["a b"]);
         check(r"^(?i)abc$", &["ABC"], &["abd"]);
         check(r"^(?:a|b)?c$", &["ac", "c"], &["dc"]);
+        check(r"^(a{10}b?){0}(a{2}){500}(c{3}){3}$", &[], &["a"]);
         check(r"^[-a]$", &["-", "a"], &["b"]);
         check(r"^[a-]$", &["-", "a"], &["b"]);
         check(r"^[\D]$", &["a", "é"], &["1"]);
@@ -548,6 +575,14 @@ mod tests {
         );
         assert_eq!(error(r"\xaé"), r"error parsing regexp: invalid escape sequence: `\xaé`");
         assert_eq!(error("a{1001}"), "error parsing regexp: invalid repeat count: `{1001}`");
+        for (nested, shown) in [
+            ("(a{1000}){1000}", "{1000}"),
+            ("((a{10}b)*c{5}){101}", "{101}"),
+            ("(?:(a{2,500}){2}){2,}?", "{2,}?"),
+        ] {
+            let expected = format!("error parsing regexp: invalid repeat count: `{shown}`");
+            assert_eq!(error(nested), expected, "{nested}");
+        }
         assert_eq!(
             error(r"a\"),
             "error parsing regexp: trailing backslash at end of expression: ``"

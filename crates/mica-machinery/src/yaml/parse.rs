@@ -149,7 +149,7 @@ impl Parser {
     fn node(&mut self, context: Context) -> Result<NodeId, YamlError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(YamlError::at(0, "exceeded max depth"));
+            return Err(self.scanner.too_deep());
         }
         let node = self.node_within_depth(context)?;
         self.depth -= 1;

@@ -10,6 +10,9 @@ use super::YamlError;
 use super::token::{Mark, Token, TokenKind, is_blank, is_blank_or_end, is_break, is_break_or_end};
 use crate::codec::MAX_DEPTH;
 
+/// How deep upstream goes: flow collections, or indentation.
+const UPSTREAM_MAX_DEPTH: usize = 10_000;
+
 /// How far a key may be from its `:`.
 const MAX_KEY_LENGTH: usize = 1024;
 
@@ -279,7 +282,7 @@ impl Scanner {
         self.indents.push(self.indent);
         self.indent = column as isize;
         if self.indents.len() > MAX_DEPTH {
-            return Err(self.error(mark, "exceeded max depth"));
+            return Err(self.too_deep());
         }
         let token = Token {
             kind,
@@ -288,6 +291,31 @@ impl Scanner {
         };
         self.insert(number, token);
         Ok(())
+    }
+
+    /// The refusal of what nests deeper than we go, from where this is known. What upstream refuses too gets its words:
+    /// brackets are counted on, or the indicators of collections that begin in one line. No others fit in a body.
+    pub(super) fn too_deep(&self) -> YamlError {
+        let mut depth = self.simple_keys.len().max(self.indents.len()) - 1;
+        let mut line = self.mark.line;
+        for c in &self.characters[self.mark.index.min(self.characters.len())..] {
+            match c {
+                '[' | '{' => depth += 1,
+                '-' | '?' if !self.in_flow() => depth += 1,
+                ']' | '}' => depth -= 1,
+                c if is_break(*c) && self.in_flow() => line += 1,
+                c if is_break(*c) => break,
+                _ => {}
+            }
+            if depth > UPSTREAM_MAX_DEPTH {
+                let line = if line == 0 { 0 } else { line + 1 };
+                return YamlError::at(line, &format!("exceeded max depth of {UPSTREAM_MAX_DEPTH}"));
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        self.error(self.mark, "exceeded max depth")
     }
 
     /// Closes the block collections that are deeper than this column.
@@ -342,7 +370,7 @@ impl Scanner {
     fn fetch_flow_start(&mut self, kind: TokenKind) -> Result<(), YamlError> {
         self.save_simple_key()?;
         if self.simple_keys.len() > MAX_DEPTH {
-            return Err(self.error(self.mark, "exceeded max depth"));
+            return Err(self.too_deep());
         }
         let token_number = self.taken + self.tokens.len();
         self.simple_keys.push(SimpleKey {

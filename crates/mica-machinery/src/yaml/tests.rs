@@ -75,6 +75,14 @@ fn deep_nesting_is_refused() {
         let error = to_json(deep.as_bytes()).expect_err("is too deep").to_string();
         assert!(error.ends_with("exceeded max depth"), "{error}");
     }
+    for (deep, line) in [
+        (format!("a: 1\nb:\n c: {}", "[".repeat(10_001)), "line 3: "),
+        (format!("x: {}", "[\n".repeat(10_001)), "line 10001: "),
+        ("- ".repeat(12_000), ""),
+    ] {
+        let error = to_json(deep.as_bytes()).expect_err("is too deep").to_string();
+        assert_eq!(error, format!("yaml: {line}exceeded max depth of 10000"));
+    }
 }
 
 #[test]

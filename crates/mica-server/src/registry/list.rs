@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use base64::{DecodeError, Engine};
 use http::StatusCode;
 use mica_store::{Key, Revision};
-use serde::{Deserialize, Serialize};
 
+use super::token::{Token, invalid_start, is_clean};
 use super::{Registry, Scan, Selection};
 use crate::authz::{Grant, Permit};
 use crate::error::ApiError;
@@ -46,56 +44,6 @@ pub struct ListPage {
     /// Empty on the last page.
     pub continue_token: String,
     pub remaining: Option<u64>,
-}
-
-/// What a continue token says. The fields are upstream's, but for `rem`.
-#[derive(Serialize, Deserialize)]
-struct Token {
-    v: String,
-    rv: i64,
-    start: String,
-    /// How many objects remain after the page that this token ended, so that only the first page counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rem: Option<u64>,
-}
-
-const TOKEN_VERSION: &str = "meta.k8s.io/v1";
-
-/// What Go says of text that is no base64.
-fn illegal(error: &DecodeError) -> String {
-    let at = match error {
-        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
-        DecodeError::InvalidLength(length) => length.saturating_sub(1),
-        DecodeError::InvalidPadding => 0,
-    };
-    format!("illegal base64 data at input byte {at}")
-}
-
-impl Token {
-    fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).expect("a token is plain JSON"))
-    }
-
-    fn decode(text: &str) -> Result<Self, ApiError> {
-        let bad = |what: String| invalid_token(&what);
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| bad(illegal(&error)))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-        if token.v != TOKEN_VERSION {
-            return Err(bad(format!(
-                "server does not recognize this encoded version {}",
-                mica_machinery::field::quote(&token.v)
-            )));
-        }
-        if token.start.is_empty() || token.start.starts_with('/') || token.start.split('/').any(|part| part == "..") {
-            return Err(bad(token.start));
-        }
-        if token.rv == 0 || token.rv < -1 {
-            return Err(bad("incorrect encoded start resourceVersion".to_owned()));
-        }
-        Ok(token)
-    }
 }
 
 impl Registry {
@@ -138,10 +86,16 @@ impl Registry {
         if options.limit > 0 && selection.is_everything() {
             scan = scan.expecting(usize::try_from(options.limit).unwrap_or(usize::MAX).saturating_add(1));
         }
-        let revision = scan.revision().await.map_err(|error| match &place.token {
-            Some(token) if error.code() == StatusCode::GONE => expired_token(token),
-            _ => error,
-        })?;
+        let revision = match (scan.revision().await, &place.token) {
+            (Ok(revision), _) => revision,
+            (Err(error), Some(token)) if error.code() == StatusCode::GONE => return Err(expired_token(token)),
+            (Err(error), _) => {
+                if let Some(at) = place.at {
+                    self.check_reached(at).await?;
+                }
+                return Err(error);
+            }
+        };
         Ok(Listing {
             scan,
             selection,
@@ -162,10 +116,13 @@ impl Registry {
                 ));
             }
             let at = u64::try_from(token.rv).ok().map(Revision);
-            let after = key(token.start.trim_end_matches('\0')).ok_or_else(|| invalid_token(&token.start))?;
+            let after = match token.place() {
+                "" => None,
+                place => Some(key(place).ok_or_else(|| invalid_start(&token.start))?),
+            };
             return Ok(Place {
                 at,
-                after: Some(after),
+                after,
                 token: Some(token),
             });
         }
@@ -203,27 +160,15 @@ struct Place {
     token: Option<Token>,
 }
 
+/// The key at this place of a list, which need not be one that an object has.
 fn key_of(plane: &Plane, served: &Served, rest: &str) -> Option<Key> {
-    let (namespace, name) = match rest.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, rest),
-    };
-    let usable = !name.is_empty() && !name.contains('/');
-    usable.then(|| plane.keys.object(&served.storage, namespace, name))
-}
-
-fn invalid_token(what: &str) -> ApiError {
-    ApiError::bad_request(format!("invalid continue token: continue key is not valid: {what}"))
+    let text = is_clean(rest).then(|| format!("{}/{}/{rest}", plane.id, served.storage.as_key()))?;
+    Key::from_stored(&text)
 }
 
 /// 410 with a token that goes on without the snapshot.
 fn expired_token(token: &Token) -> ApiError {
-    let fresh = Token {
-        v: TOKEN_VERSION.to_owned(),
-        rv: -1,
-        start: token.start.clone(),
-        rem: None,
-    };
+    let fresh = Token::new(-1, token.start.clone(), None);
     ApiError::gone(CONTINUE_EXPIRED).with_continue(fresh.encode())
 }
 
@@ -268,12 +213,8 @@ impl Listing {
             Tokens::Keys => key.as_str(),
         });
         let start = format!("{last}\0");
-        let token = Token {
-            v: TOKEN_VERSION.to_owned(),
-            rv: i64::try_from(self.revision.0).unwrap_or(i64::MAX),
-            start,
-            rem: remaining,
-        };
+        let revision = i64::try_from(self.revision.0).unwrap_or(i64::MAX);
+        let token = Token::new(revision, start, remaining);
         Ok(ListPage {
             items,
             continue_token: token.encode(),
@@ -294,40 +235,5 @@ impl Listing {
             count += 1;
         }
         Ok(Some(count))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_round_trip_and_garbage_is_refused() {
-        let token = Token {
-            v: TOKEN_VERSION.to_owned(),
-            rv: 12,
-            start: "ns/a\0".to_owned(),
-            rem: Some(3),
-        };
-        let back = Token::decode(&token.encode()).unwrap();
-        assert_eq!((back.rv, back.start.as_str(), back.rem), (12, "ns/a\0", Some(3)));
-        for bad in ["garbage", "", "e30", "!!!"] {
-            let Err(error) = Token::decode(bad) else {
-                panic!("{bad} is no token")
-            };
-            assert!(
-                error
-                    .message()
-                    .starts_with("invalid continue token: continue key is not valid"),
-                "{error}"
-            );
-        }
-        let evil = Token {
-            v: TOKEN_VERSION.to_owned(),
-            rv: 1,
-            start: "../../x".to_owned(),
-            rem: None,
-        };
-        assert!(Token::decode(&evil.encode()).is_err());
     }
 }

@@ -13,6 +13,7 @@ mod read;
 mod rules;
 mod scan;
 mod select;
+mod token;
 mod watch;
 mod write;
 

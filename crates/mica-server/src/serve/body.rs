@@ -79,7 +79,9 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
     if version.is_empty() {
         return Err(cannot(&no_version(&json)));
     }
-    check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
+    check_kind(group, version, kind, wanted).map_err(|why| {
+        cannot(&undecodable(group, version, kind, |ty| codec::decode(ty, &json).err()).unwrap_or(why))
+    })?;
     let Decoded { value, strict } = codec::decode(ty, &json).map_err(|error| cannot(&error))?;
     Ok(Read {
         object: typed(value, wanted),
@@ -158,9 +160,11 @@ pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -
         Rules::Custom(kind) => return read_patched(json, wanted, kind, validation),
     };
     let stated = codec::interpret(json).map_err(|error| error.to_string())?;
-    let (group, version) = split_version(&stated.api_version)
-        .ok_or_else(|| format!("unexpected GroupVersion string: {}", stated.api_version))?;
-    // A patch may take the kind away: it is known.
+    // A patch may take both away: they are known.
+    let (group, version) = match stated.api_version.as_str() {
+        "" => (wanted.group, wanted.version),
+        text => split_version(text).ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?,
+    };
     let kind = if stated.kind.is_empty() {
         wanted.kind
     } else {
@@ -270,7 +274,10 @@ fn read_protobuf(
         document.kind.as_str()
     };
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(kind, version, wanted, why);
-    check_kind(group, version, kind, wanted).map_err(|why| cannot(&why))?;
+    check_kind(group, version, kind, wanted).map_err(|why| {
+        let broken = undecodable(group, version, kind, |ty| protobuf::decode(ty, document.raw).err());
+        cannot(&broken.unwrap_or(why))
+    })?;
     let Rules::Known(ty) = wanted.rules else {
         return Err(cannot(&"custom objects have no protobuf form"));
     };
@@ -335,6 +342,17 @@ pub fn internal_group(group: &str) -> &str {
         "" | "events" => "core",
         first => first,
     }
+}
+
+/// What is wrong with a body of another kind as one of its own: upstream finds that out first.
+fn undecodable<E: std::fmt::Display>(
+    group: &str,
+    version: &str,
+    kind: &str,
+    decode: impl FnOnce(TypeId) -> Option<E>,
+) -> Option<String> {
+    let error = decode(facts().kind(group, version, kind)?)?;
+    Some(error.to_string())
 }
 
 fn typed(value: Value, wanted: Wanted<'_>) -> Value {

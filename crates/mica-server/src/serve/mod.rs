@@ -5,11 +5,12 @@ mod discover;
 pub(crate) mod object;
 pub(crate) mod resource;
 pub(crate) mod stream;
+mod warning;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use mica_machinery::facts::facts;
@@ -32,6 +33,7 @@ use crate::plane::kind::{GROUP, PLURAL};
 use crate::registry::Registry;
 use crate::request::{self, Address, Located, Path, Query};
 use crate::{http::limit, metrics};
+pub(crate) use warning::warn;
 
 /// How often a request is started over because its plane changed under it.
 const STALE_PLANE_TRIES: usize = 3;
@@ -310,17 +312,6 @@ pub(crate) fn respond(code: StatusCode, content_type: &'static str, body: Body) 
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-/// Adds upstream's `Warning` headers: code 299, no agent, quoted text.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let text: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
 }
 
 impl From<crate::http::ReadBodyError> for ApiError {

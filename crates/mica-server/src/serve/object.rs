@@ -8,6 +8,7 @@ use mica_machinery::meta::DeleteOptions;
 use mica_machinery::patch::{self, PatchError, Strictness};
 use mica_machinery::strategic::{self, StrategicError};
 use mica_machinery::{codec, managed, yaml};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::resource::{manager, media};
@@ -96,29 +97,33 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
         Strictness::Report
     };
     let validation = options.field_validation;
+    // What a patch gave rise to is to be told also if the object that it left is then refused.
+    let warned = Mutex::new(Vec::new());
     let change = |document: &[u8]| -> Result<Patched, ApiError> {
         let patched = match patch_type {
             PatchType::Json => patch::json_patch(document, &call.body, strictness),
             PatchType::Merge => patch::merge_patch(document, &call.body, strictness),
-            PatchType::Strategic => return merge_strategically(served, document, &call.body, strictness, validation),
+            PatchType::Strategic => {
+                let merged = merge_strategically(served, document, &call.body, strictness, validation)?;
+                merged.warnings.clone_into(&mut warned.lock());
+                return Ok(merged);
+            }
             PatchType::Apply => return Err(ApiError::internal("apply is no patch of a document")),
         };
-        decode_patched(served, &patched.map_err(refuse_patch)?, validation)
+        let patched = decode_patched(served, &patched.map_err(refuse_patch)?, validation)?;
+        patched.warnings.clone_into(&mut warned.lock());
+        Ok(patched)
     };
     let manager = manager(call, &options.field_manager);
-    let written = call
-        .server
-        .registry
-        .patch(
-            grant,
-            PatchRequest {
-                patch: &change,
-                options,
-                manager,
-            },
-        )
-        .await?;
-    written_response(served, media, written, Vec::new())
+    let request = PatchRequest {
+        patch: &change,
+        options,
+        manager,
+    };
+    match call.server.registry.patch(grant, request).await {
+        Ok(written) => written_response(served, media, written, Vec::new()),
+        Err(error) => Err(error.warned(&warned.into_inner())),
+    }
 }
 
 /// The step that upstream names in errors about YAML.

@@ -291,6 +291,18 @@ impl FrameBuilder {
         &self.bytes
     }
 
+    /// Seals bytes that were put behind a frame's header by other means.
+    pub(super) fn reseal(bytes: Vec<u8>, segment: u32, offset: u64, store: &StoreId) -> Vec<u8> {
+        let mut frame = Self {
+            bytes,
+            segment,
+            offset,
+            count: 1,
+        };
+        frame.finish(store);
+        frame.bytes
+    }
+
     pub(super) fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }

@@ -16,6 +16,7 @@ mod keep;
 mod log;
 mod options;
 mod prepare;
+mod probe;
 mod read;
 mod recover;
 mod scan;
@@ -49,6 +50,8 @@ use signal::Signals;
 pub use backup::{BackupSummary, RestoreError, restore};
 pub use check::CheckReport;
 pub use options::{AutoCompaction, OpenError, Options, Stats};
+#[doc(hidden)]
+pub use probe::probe;
 
 /// Bytes of transactions that wait at most, in KiB.
 const QUEUE_KIB: u32 = 64 << 10;
