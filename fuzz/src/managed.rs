@@ -113,15 +113,23 @@ pub fn apply(data: &[u8]) {
         };
         check_entries(&new);
         let Some(new) = normal(new) else { continue };
-        let later = Write {
-            time: Timestamp::from_second(1000).expect("a small number"),
-            ..write
+        let apply_again = |object: &Value, second: i64| {
+            let later = Write {
+                time: Timestamp::from_second(second).expect("a small number"),
+                ..write
+            };
+            let again = managed::apply(Some(object), &body, kind_name, OnConflict::Refuse, &later);
+            let mut again = again.expect("an applier does not conflict with itself");
+            managed::keep_times_of_noop(&mut again, object);
+            normal(again).expect("it was fit once")
         };
-        let again = managed::apply(Some(&new), &body, kind_name, OnConflict::Refuse, &later);
-        let mut again = again.expect("an applier does not conflict with itself");
-        managed::keep_times_of_noop(&mut again, &new);
-        let again = normal(again).expect("it was fit once");
-        assert_eq!(shown(&again), shown(&new), "applying twice");
+        let mut new = new;
+        let mut again = apply_again(&new, 1000);
+        if has_null(&new) {
+            // A map that loses its last member becomes null, and only applying it empty again makes it a map: as upstream.
+            (new, again) = (again.clone(), apply_again(&again, 1001));
+        }
+        assert_eq!(again, new, "applying twice");
         live = Some(new);
     }
     if let Some(mut live) = live {
@@ -139,21 +147,14 @@ pub fn apply(data: &[u8]) {
     }
 }
 
-/// An object without the nulls that decoding takes away.
-fn shown(object: &Value) -> Value {
-    fn drop_nulls(value: &mut Value) {
-        match value {
-            Value::Object(members) => {
-                members.retain(|_, value| !value.is_null());
-                members.values_mut().for_each(drop_nulls);
-            }
-            Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-            _ => {}
-        }
+/// Whether there is a null anywhere.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.values().any(has_null),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
     }
-    let mut object = object.clone();
-    drop_nulls(&mut object);
-    object
 }
 
 /// Entries can be read back, and nobody is there without a field.
