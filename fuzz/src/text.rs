@@ -52,7 +52,7 @@ pub fn field_selector(data: &[u8]) {
         terms
     };
     assert_eq!(sorted(&again), sorted(&selector));
-    let _ = selector.matches(|field| field.to_owned());
+    let _ = selector.matches(str::to_owned);
 }
 
 /// Two quantities.
@@ -76,7 +76,6 @@ pub fn quantity(data: &[u8]) {
         one.scaled_value(-9),
         one.scaled_value(18),
     );
-    assert_eq!(one, one);
     assert_eq!(one.negated().negated(), one);
     let Some(other) = parse(parts.get(1)) else { return };
     assert_eq!(one.cmp(&other), other.cmp(&one).reverse());

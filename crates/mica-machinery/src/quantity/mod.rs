@@ -140,8 +140,12 @@ impl Quantity {
         let raise = (high.scale - low.scale).min(room);
         let scale = high.scale - raise;
         let (lowered, _) = divide_away(low.mantissa, scale - low.scale);
-        let sum = high.mantissa * power(raise) + lowered;
-        let (mantissa, scale) = fit(sum, scale);
+        let raised = high.mantissa * power(raise);
+        // Two numbers of 38 digits may add up to more than fits: then one digit of each goes first.
+        let (mantissa, scale) = match raised.checked_add(lowered) {
+            Some(sum) => fit(sum, scale),
+            None => fit(divide_away(raised, 1).0 + divide_away(lowered, 1).0, scale + 1),
+        };
         Self::scaled(mantissa, scale, format)
     }
 

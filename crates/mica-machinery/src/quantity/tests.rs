@@ -152,6 +152,12 @@ fn sums_keep_the_first_format() {
         quantity("1e40").plus(&quantity("1n")).cmp(&quantity("1e40")),
         Ordering::Greater
     );
+    let nines = quantity(&"9".repeat(38));
+    assert_eq!(nines.plus(&nines).to_string(), format!("2{}", "0".repeat(38)));
+    assert_eq!(
+        nines.negated().minus(&nines).to_string(),
+        format!("-2{}", "0".repeat(38))
+    );
 }
 
 proptest! {
