@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use mica_machinery::kind::Profile;
+use mica_server::egress::EgressOptions;
 use mica_server::http::{Body, Context, Peer, Service as _, is_watch};
 use mica_server::metrics::Registry;
 use mica_server::negotiate::{self, Asked, Encodings, Route};
@@ -62,8 +63,9 @@ struct Answer {
 
 impl World {
     fn new() -> Self {
+        // Without the network: no input may reach out of this process.
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
+            .enable_time()
             .build()
             .expect("a runtime");
         let options = ServerOptions {
@@ -71,6 +73,7 @@ impl World {
             root_ca: String::new(),
             metrics: Arc::new(Registry::new()),
             bookmark_interval: BOOKMARK_INTERVAL,
+            egress: EgressOptions::default(),
         };
         let server = runtime
             .block_on(Server::open(Arc::new(MemStore::new()), options))
@@ -194,6 +197,9 @@ fn requests(world: &World, data: &[u8]) {
             _ if target.starts_with('/') => format!("{prefix}{target}"),
             _ => continue,
         };
+        if rest.windows(6).any(|bytes| bytes == b"ebhook") {
+            continue;
+        }
         let Some(answer) = world.call(method.clone(), &target, &headers, rest) else {
             continue;
         };
