@@ -276,8 +276,11 @@ pub fn url(data: &[u8]) {
             "{located:?}"
         );
         if let Ok(request::Path::Resource(found)) = request::parse(&located.segments) {
-            let safe = |name: &Option<String>| name.as_deref().is_none_or(|name| !name.contains('/') && name != "..");
-            assert!(safe(&found.name) && safe(&found.namespace), "{found:?}");
+            let safe = |name: Option<&str>| name.is_none_or(|name| !name.contains('/') && name != "..");
+            assert!(
+                safe(found.name.as_deref()) && safe(found.namespace.as_deref()),
+                "{found:?}"
+            );
             let _ = (found.about(&query), Verb::of(&Method::GET, &found, &query));
         }
     }
