@@ -8,12 +8,13 @@
 //! from names. ([`Key::from_stored`] is for backends that read their own bytes back.)
 
 use std::fmt;
+use std::sync::Arc;
 
 use mica_api::{GroupResource, PlaneId};
 
-/// The place of one object. Ordered by its text.
+/// The place of one object. Ordered by its text. Clones share it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Box<str>);
+pub struct Key(Arc<str>);
 
 impl Key {
     /// Reads back a key that [`Key::as_str`] gave. `None` if it lacks a part.
@@ -27,6 +28,11 @@ impl Key {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Its text, without a copy.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 
     pub fn plane(&self) -> PlaneId {
@@ -84,6 +90,9 @@ impl fmt::Debug for Key {
 pub struct PlaneKeys(PlaneId);
 
 impl PlaneKeys {
+    /// The root plane's.
+    pub const ROOT: Self = Self(PlaneId::ROOT);
+
     pub fn new(plane: PlaneId) -> Self {
         Self(plane)
     }
@@ -100,7 +109,6 @@ impl PlaneKeys {
         );
         let parts = [self.0.as_str(), resource.as_key()];
         let parts = parts.into_iter().chain(namespace).chain([name]);
-        // Of the exact size: a box has no room to spare.
         let mut text = String::with_capacity(parts.clone().map(|part| part.len() + 1).sum::<usize>() - 1);
         for part in parts {
             if !text.is_empty() {
@@ -108,7 +116,7 @@ impl PlaneKeys {
             }
             text.push_str(part);
         }
-        Key(text.into_boxed_str())
+        Key(text.into())
     }
 
     /// Everything in the plane.

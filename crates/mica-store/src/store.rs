@@ -50,6 +50,9 @@ pub trait Store: Send + Sync + 'static {
     /// compacted away (and the range's plane has changed since), [`ReadError::Future`] if it does not exist yet.
     async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError>;
 
+    /// How many records of a range follow `after`, in the same state that [`Store::range`] would show, with its errors.
+    async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError>;
+
     /// How many records a range holds now, and the bytes of their keys and values.
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError>;
 

@@ -186,8 +186,20 @@ impl Bed {
             at = Some(page.revision);
             all.extend(page.records);
             if !page.more {
+                self.check_count(range, page.revision, &all).await;
                 return all;
             }
+        }
+    }
+
+    /// A count is what the pages hold, from the beginning and from behind a key.
+    async fn check_count(&self, range: &KeyRange, at: Revision, all: &[(Key, Record)]) {
+        let middle = all.len() / 2;
+        let after = all.get(middle).map(|(key, _)| key);
+        for (after, expected) in [(None, all.len()), (after, all.len().saturating_sub(middle + 1))] {
+            let count = within("a count", self.store.count(range, Some(at), after)).await;
+            let count = count.expect("what can be listed can be counted");
+            assert_eq!(count, expected as u64, "{range:?} at {at} behind {after:?}");
         }
     }
 

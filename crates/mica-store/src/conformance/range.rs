@@ -196,6 +196,10 @@ pub(super) async fn a_future_revision_cannot_be_read(bed: Bed) {
         Err(ReadError::Future { current }) => assert!(current >= newest && current < far),
         other => panic!("{other:?}"),
     }
+    match bed.store.count(&bed.range(), Some(far), None).await {
+        Err(ReadError::Future { current }) => assert!(current >= newest && current < far),
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(super) async fn usage_counts_records_and_bytes(bed: Bed) {

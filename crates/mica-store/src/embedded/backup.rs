@@ -72,7 +72,7 @@ impl EmbeddedStore {
         let (mut after, mut part, mut records): (Option<Key>, Vec<u8>, u64) = (None, Vec::new(), 0);
         let mut parts = 0;
         loop {
-            let (page, more) = view.list(&KeyRange::All, revision, after.as_ref(), PAGE)?;
+            let (page, next) = view.list(&KeyRange::All, revision, after.as_ref(), PAGE)?;
             part.clear();
             for (key, entry) in &page {
                 let (value, expires) = loader.load_with_expiry(key.as_str(), entry)?;
@@ -101,7 +101,7 @@ impl EmbeddedStore {
                 write_part(to, &part, parts).map_err(failed)?;
             }
             after = page.into_iter().next_back().map(|(key, _)| key);
-            if !more {
+            if next.is_none() {
                 break;
             }
         }

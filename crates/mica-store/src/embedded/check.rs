@@ -103,7 +103,7 @@ fn check_log(engine: &Engine, segments: &SegmentMap, end: Option<(u32, u64)>, re
 fn check_current(view: &View, loader: &Loader<'_>, report: &mut CheckReport) -> Result<(), ReadError> {
     let mut after: Option<Key> = None;
     loop {
-        let (page, more) = view.list(&KeyRange::All, view.revision(), after.as_ref(), PAGE)?;
+        let (page, next) = view.list(&KeyRange::All, view.revision(), after.as_ref(), PAGE)?;
         for (key, entry) in &page {
             report.keys += 1;
             if let Err(damage) = loader.load(key.as_str(), entry) {
@@ -114,7 +114,7 @@ fn check_current(view: &View, loader: &Loader<'_>, report: &mut CheckReport) -> 
             }
         }
         after = page.into_iter().next_back().map(|(key, _)| key);
-        if !more {
+        if next.is_none() {
             return Ok(());
         }
     }

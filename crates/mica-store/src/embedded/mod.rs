@@ -6,6 +6,7 @@
 //! Invariant: nothing is visible, to a read, a comparison or a watch, before it is durable.
 
 mod backup;
+mod cache;
 mod check;
 mod commit;
 pub mod disk;
@@ -38,6 +39,7 @@ use crate::key::{Key, KeyRange};
 use crate::store::{
     CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
 };
+use cache::{Budget, Cache};
 use commit::{CheckpointLimits, CommitRequest, Committer, Job, QUEUE, Request, Start};
 use disk::{LockError, LockGuard, RealDisk};
 use history::LogHistory;
@@ -126,10 +128,15 @@ impl EmbeddedStore {
             source,
         })?;
         let hub = Hub::new(recovered.newest, options.hub);
+        let budget = Budget {
+            records: options.record_cache_bytes,
+            runs: options.range_cache_bytes,
+        };
         let engine = Arc::new(Engine::new(
             recovered.index,
             recovered.segments,
             hub,
+            Cache::new(budget),
             recovered.compacted,
             recovered.planes_since,
         ));
@@ -188,6 +195,7 @@ impl EmbeddedStore {
             live_bytes: log.live,
             index_bytes: self.inner.engine.index.disk_bytes(),
             index_memory_bytes: self.inner.engine.index.unwritten_bytes(),
+            cache_bytes: self.inner.engine.cache.bytes() as u64,
             watches: self.inner.engine.hub.live_watchers() as u64,
         }
     }
@@ -229,6 +237,7 @@ impl Inner {
         };
         self.signals.close();
         self.engine.hub.close();
+        self.engine.cache.close();
         for thread in threads.background {
             let _ = thread.join();
         }
@@ -291,11 +300,19 @@ impl Store for EmbeddedStore {
             after,
             limit,
         } = query;
+        if let Some(page) = self.inner.engine.cached_range(range, at, after, limit) {
+            return Ok(page);
+        }
         if limit <= INLINE_PAGE {
             return self.inner.engine.range(range, at, after, limit);
         }
         let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
         blocking(move || engine.range(&range, at, after.as_ref(), limit)).await
+    }
+
+    async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
+        let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
+        blocking(move || engine.count(&range, at, after.as_ref())).await
     }
 
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {

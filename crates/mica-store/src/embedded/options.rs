@@ -23,6 +23,11 @@ pub struct Options {
     pub checkpoint_memory_bytes: u64,
     /// Bytes of index read before that stay in memory.
     pub index_cache_bytes: u64,
+    /// Bytes of single records read lately that stay in memory.
+    pub record_cache_bytes: usize,
+    /// Bytes of ranges read lately that stay in memory: some dozens of megabytes hold the collections that are listed
+    /// again and again.
+    pub range_cache_bytes: usize,
     /// Memory for watches.
     pub hub: Limits,
     /// When history is forgotten; `None` only when asked to.
@@ -62,6 +67,8 @@ impl Default for Options {
             checkpoint_log_bytes: 48 << 20,
             checkpoint_memory_bytes: 16 << 20,
             index_cache_bytes: 64 << 20,
+            record_cache_bytes: 16 << 20,
+            range_cache_bytes: 32 << 20,
             hub: Limits::default(),
             compaction: Some(AutoCompaction::default()),
             disk: None,
@@ -79,6 +86,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Bytes of the index that are only in memory.
     pub index_memory_bytes: u64,
+    /// Bytes of records read lately that are in memory.
+    pub cache_bytes: u64,
     /// Watches that are up to date.
     pub watches: u64,
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::cache::{Cache, Read};
 use super::format::Entry;
 use super::index::{Index, View};
 use super::segment::{Loader, SegmentMap, Segments};
@@ -76,6 +77,7 @@ pub(super) struct Engine {
     pub(super) index: Arc<Index>,
     pub(super) segments: Arc<Segments>,
     pub(super) hub: Hub,
+    pub(super) cache: Cache,
     compacted: AtomicU64,
     /// What the index knows of planes' last changes is complete only after this revision.
     pub(super) planes_since: Revision,
@@ -86,6 +88,7 @@ impl Engine {
         index: Arc<Index>,
         segments: Arc<Segments>,
         hub: Hub,
+        cache: Cache,
         compacted: Revision,
         planes_since: Revision,
     ) -> Self {
@@ -93,6 +96,7 @@ impl Engine {
             index,
             segments,
             hub,
+            cache,
             compacted: AtomicU64::new(compacted.0),
             planes_since,
         }
@@ -135,20 +139,47 @@ impl Engine {
     }
 
     pub(super) fn get(&self, key: &Key) -> Result<Option<Record>, Damage> {
+        if let Some(record) = self.cache.get(key) {
+            return Ok(Some(record));
+        }
         let (view, segments) = self.view()?;
         let Some(entry) = view.version(key, view.revision())? else {
             return Ok(None);
         };
         let value = self.loader(&segments).load(key.as_str(), &entry)?;
-        Ok(Some(Record {
+        let record = Record {
             value,
             revision: entry.revision,
-        }))
+        };
+        self.cache.keep(key, &record, view.revision());
+        Ok(Some(record))
     }
 
     /// A value by its place, for the committer.
     pub(super) fn load(&self, key: &Key, entry: &Entry) -> Result<bytes::Bytes, Damage> {
+        if let Some(record) = self.cache.get(key).filter(|record| record.revision == entry.revision) {
+            return Ok(record.value);
+        }
         self.loader(&self.segments.map()).load(key.as_str(), entry)
+    }
+
+    /// A page that needs no reading: one of those read lately.
+    pub(super) fn cached_range(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Option<Page> {
+        self.cache.page(range, self.readable(at)?, after, limit)
+    }
+
+    /// The revision that is asked for, if it can be read whatever has changed since. Taken before the cache is looked at,
+    /// which may show a later state but tells.
+    fn readable(&self, at: Option<Revision>) -> Option<Revision> {
+        let newest = self.index.revision();
+        let revision = at.unwrap_or(newest);
+        (revision <= newest && revision >= self.compacted()).then_some(revision)
     }
 
     pub(super) fn range(
@@ -159,21 +190,10 @@ impl Engine {
         limit: usize,
     ) -> Result<Page, ReadError> {
         let (view, segments) = self.view()?;
-        let revision = at.unwrap_or_else(|| view.revision());
-        if revision > view.revision() {
-            return Err(ReadError::Future {
-                current: view.revision(),
-            });
-        }
-        let read_at = if self.is_quiet_since(&view, range, revision)? {
-            view.revision()
-        } else {
-            self.check_not_compacted(revision)?;
-            revision
-        };
-        let (entries, more) = view.list(range, read_at, after, limit)?;
+        let (revision, read_at) = self.revisions(&view, range, at)?;
+        let (entries, next) = view.list(range, read_at, after, limit)?;
         let wanted: Vec<_> = entries.iter().map(|(key, entry)| (key.as_str(), *entry)).collect();
-        let values = self.loader(&segments).load_many(&wanted)?;
+        let (values, value_bytes) = self.loader(&segments).load_many(&wanted)?;
         let records = entries.into_iter().zip(values);
         let records = records
             .map(|((key, entry), value)| {
@@ -185,12 +205,56 @@ impl Engine {
                     },
                 )
             })
-            .collect();
+            .collect::<Vec<_>>();
+        let more = next.is_some();
+        if read_at == view.revision() {
+            let read = Read {
+                records: &records,
+                next,
+                value_bytes,
+            };
+            self.cache.keep_run(range, after, &read, read_at);
+        }
         Ok(Page {
             records,
             revision,
             more,
         })
+    }
+
+    /// The revision that a read is of, and one that a view can be read at to see the same.
+    fn revisions(
+        &self,
+        view: &View,
+        range: &KeyRange,
+        at: Option<Revision>,
+    ) -> Result<(Revision, Revision), ReadError> {
+        let revision = at.unwrap_or_else(|| view.revision());
+        if revision > view.revision() {
+            return Err(ReadError::Future {
+                current: view.revision(),
+            });
+        }
+        if self.is_quiet_since(view, range, revision)? {
+            return Ok((revision, view.revision()));
+        }
+        self.check_not_compacted(revision)?;
+        Ok((revision, revision))
+    }
+
+    /// How many records of a range follow a key.
+    pub(super) fn count(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+    ) -> Result<u64, ReadError> {
+        if let Some(count) = self.readable(at).and_then(|revision| self.cache.count(range, revision, after)) {
+            return Ok(count);
+        }
+        let (view, _) = self.view()?;
+        let (_, read_at) = self.revisions(&view, range, at)?;
+        Ok(view.count(range, read_at, after)?)
     }
 
     pub(super) fn usage(&self, range: &KeyRange) -> Result<Usage, Damage> {

@@ -115,11 +115,13 @@ impl Loader<'_> {
         Ok((Bytes::from(bytes).slice(start..), expires))
     }
 
-    /// The values of many versions, in their order. Neighbours in the log are read together and share memory.
-    pub(super) fn load_many(&self, wanted: &[(&str, Entry)]) -> Result<Vec<Bytes>, Damage> {
+    /// The values of many versions, in their order, and the bytes of memory that hold them. Neighbours in the log are read
+    /// together and share memory.
+    pub(super) fn load_many(&self, wanted: &[(&str, Entry)]) -> Result<(Vec<Bytes>, usize), Damage> {
         let mut by_place: Vec<usize> = (0..wanted.len()).collect();
         by_place.sort_unstable_by_key(|index| wanted[*index].1.position);
         let mut values = vec![Bytes::new(); wanted.len()];
+        let mut memory = 0;
         let mut rest = by_place.as_slice();
         while let Some(first) = rest.first() {
             let segment = wanted[*first].1.position.segment;
@@ -141,6 +143,7 @@ impl Loader<'_> {
             rest = later;
             let mut chunk = vec![0; usize::try_from(end - start).expect("a chunk is in memory")];
             self.read(segment, start, &mut chunk)?;
+            memory += chunk.len();
             let chunk = Bytes::from(chunk);
             for index in together {
                 let (key, entry) = &wanted[*index];
@@ -150,7 +153,7 @@ impl Loader<'_> {
                 values[*index] = record.slice(value_start..);
             }
         }
-        Ok(values)
+        Ok((values, memory))
     }
 
     fn read(&self, segment: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Damage> {

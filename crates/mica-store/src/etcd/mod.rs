@@ -202,6 +202,10 @@ impl Store for EtcdStore {
         self.shared.read_page(&query).await
     }
 
+    async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
+        self.shared.read_count(range, at, after).await
+    }
+
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
         self.shared.read_usage(range).await
     }

@@ -60,6 +60,9 @@ pub struct RangeResponse {
     pub kvs: Vec<KeyValue>,
     #[prost(bool, tag = "3")]
     pub more: bool,
+    /// Of the whole range, whatever the limit.
+    #[prost(int64, tag = "4")]
+    pub count: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -309,6 +309,45 @@ impl Shared {
         Ok(Rest::Nothing)
     }
 
+    /// How many records of a range follow a key. Where the range lies in one piece, etcd counts.
+    pub async fn read_count(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+    ) -> Result<u64, ReadError> {
+        if let Place::Contiguous(span) = self.layout.place(range, after)
+            && !span.is_empty()
+        {
+            let question = RangeRequest {
+                count_only: true,
+                ..question(&span, at.map_or(0, signed), 0)
+            };
+            match self.client.range(question).await {
+                Ok(answer) => return Ok(u64::try_from(answer.count).unwrap_or_default()),
+                // Pages know how to go on, or what to say.
+                Err(Failure::Compacted | Failure::Future) => {}
+                Err(failure) => return Err(failure.into_read(at.unwrap_or_default())),
+            }
+        }
+        let (mut count, mut at, mut after) = (0, at, after.cloned());
+        loop {
+            let query = RangeQuery {
+                range,
+                at,
+                after: after.as_ref(),
+                limit: USAGE_PAGE,
+            };
+            let page = self.read_page(&query).await?;
+            count += page.records.len() as u64;
+            if !page.more {
+                return Ok(count);
+            }
+            at = Some(page.revision);
+            after = page.records.into_iter().next_back().map(|(key, _)| key);
+        }
+    }
+
     pub async fn read_usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
         let mut usage = Usage::default();
         let (mut at, mut after): (Option<Revision>, Option<Key>) = (None, None);

@@ -60,10 +60,10 @@ impl Committer {
         let engine = self.engine.clone();
         let mut state = GroupState::new(&engine);
         let mut outcomes = Vec::with_capacity(txns.len());
-        let newest = self.write(bytes, purpose, |frame| {
+        let (newest, signals) = self.write(bytes, purpose, |frame| {
             outcomes.extend(txns.iter().map(|txn| state.transact(txn, frame)));
         })?;
-        let GroupState { signals, soonest, .. } = state;
+        let soonest = state.soonest;
         if !signals.is_empty() {
             engine.hub.publish(signals, newest);
         }
@@ -101,7 +101,6 @@ struct GroupState<'a> {
     /// Keys looked up or written so far.
     known: HashMap<Key, Option<Version>>,
     dropped: HashSet<PlaneId>,
-    signals: Vec<Signal>,
     /// When the first of the group's keys expires.
     soonest: Option<u64>,
 }
@@ -119,7 +118,6 @@ impl<'a> GroupState<'a> {
             engine,
             known: HashMap::new(),
             dropped: HashSet::new(),
-            signals: Vec::new(),
             soonest: None,
         }
     }
@@ -230,7 +228,7 @@ impl<'a> GroupState<'a> {
                         value: Some(value.clone()),
                     }),
                 );
-                self.happened(key, revision, Change::Put(value.clone()), previous);
+                happened(frame, key, revision, Change::Put(value.clone()), previous);
                 Some(revision)
             }
             Write::Delete { key } => {
@@ -246,7 +244,7 @@ impl<'a> GroupState<'a> {
                     value: b"",
                 });
                 self.known.insert(key.clone(), None);
-                self.happened(key, revision, Change::Delete, Some(previous));
+                happened(frame, key, revision, Change::Delete, Some(previous));
                 Some(revision)
             }
             Write::DropPlane(plane) => {
@@ -261,7 +259,7 @@ impl<'a> GroupState<'a> {
                     value: b"",
                 });
                 self.dropped.insert(*plane);
-                self.signals.push(Signal::Dropped(*plane, revision));
+                frame.signals.push(Signal::Dropped(*plane, revision));
                 Some(revision)
             }
         }
@@ -285,11 +283,17 @@ impl<'a> GroupState<'a> {
             },
         ))
     }
+}
 
-    fn happened(&mut self, key: &Key, revision: Revision, change: Change, previous: Option<(Entry, Record)>) {
-        let event = Event::new(key.clone(), revision, change, previous.map(|(_, record)| record));
-        self.signals.push(Signal::Event(Arc::new(event)));
-    }
+fn happened(
+    frame: &mut Frame<'_>,
+    key: &Key,
+    revision: Revision,
+    change: Change,
+    previous: Option<(Entry, Record)>,
+) {
+    let event = Event::new(key.clone(), revision, change, previous.map(|(_, record)| record));
+    frame.signals.push(Signal::Event(Arc::new(event)));
 }
 
 /// Expiry is kept in the log, so it is by the clock on the wall.

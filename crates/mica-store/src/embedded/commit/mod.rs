@@ -23,7 +23,7 @@ use super::log::{Log, Marks};
 use super::prepare::{Purpose, RoomError};
 use super::read::Engine;
 use super::signal::{LogSize, Signals, Stuck};
-use crate::store::{CommitError, Committed, Revision, Txn, Write};
+use crate::store::{CommitError, Committed, Revision, Signal, Txn, Write};
 pub(super) use group::now_ms;
 pub(super) use job::{Carry, Forget, Job, Sweep};
 
@@ -241,13 +241,14 @@ impl Committer {
 
     /// Makes a frame of records durable and the index show it.
     ///
-    /// `build` adds the records; it is called once room for `bytes` of them has been made.
+    /// `build` adds the records; it is called once room for `bytes` of them has been made. Returns the newest revision and
+    /// what is to be told to watchers.
     fn write(
         &mut self,
         bytes: usize,
         purpose: Purpose,
         build: impl FnOnce(&mut Frame<'_>),
-    ) -> Result<Revision, WriteError> {
+    ) -> Result<(Revision, Vec<Signal>), WriteError> {
         self.log
             .make_room(bytes, purpose, self.marks())
             .map_err(WriteError::Refused)?;
@@ -257,18 +258,20 @@ impl Committer {
             batch: Batch::default(),
             newest: self.newest,
             live: Vec::new(),
+            signals: Vec::new(),
         };
         build(&mut frame);
         let Frame {
             mut batch,
             newest,
             live,
+            signals,
             ..
         } = frame;
         self.newest = newest;
         if builder.is_empty() {
             self.log.recycle(builder);
-            return Ok(newest);
+            return Ok((newest, signals));
         }
         let before = self.log.bytes();
         if let Err(error) = self.log.append(builder) {
@@ -282,8 +285,10 @@ impl Committer {
         for (segment, bytes) in live {
             *self.live.entry(segment).or_default() += bytes;
         }
+        self.engine.cache.begin(&signals);
         self.engine.index.apply(&mut batch, newest);
-        Ok(newest)
+        self.engine.cache.end(&signals);
+        Ok((newest, signals))
     }
 
     /// Applies changes that need no record.
@@ -322,6 +327,8 @@ struct Frame<'a> {
     batch: Batch,
     newest: Revision,
     live: Vec<(u32, u64)>,
+    /// What watchers will be told.
+    signals: Vec<Signal>,
 }
 
 impl Frame<'_> {

@@ -135,26 +135,27 @@ impl View {
         versions.next().map(|pair| old_version(&pair?)).transpose()
     }
 
-    /// One page of a range as it was at a revision, and whether more follows.
+    /// One page of a range as it was at a revision, and the key that follows if one does.
     pub(in crate::embedded) fn list(
         &self,
         range: &KeyRange,
         at: Revision,
         after: Option<&Key>,
         limit: usize,
-    ) -> Result<(Vec<(Key, Entry)>, bool), Damage> {
+    ) -> Result<(Vec<(Key, Entry)>, Option<Key>), Damage> {
         let mut page = Vec::with_capacity(limit.min(1024));
         let mut hidden = DroppedPlanes::new(self, at);
-        let mut more = false;
+        let mut next = None;
         let mut take = |key: Key, entry: Entry| -> Result<bool, Damage> {
             if hidden.contains(&key)? {
                 return Ok(true);
             }
-            more = page.len() == limit;
-            if !more {
-                page.push((key, entry));
+            if page.len() == limit {
+                next = Some(key);
+                return Ok(false);
             }
-            Ok(!more)
+            page.push((key, entry));
+            Ok(true)
         };
         match range {
             KeyRange::One(key) => {
@@ -176,7 +177,7 @@ impl View {
             }
             _ => self.each_version(range, at, after, &mut take)?,
         }
-        Ok((page, more))
+        Ok((page, next))
     }
 
     /// Calls `take` with what a range of adjoining keys held at a revision, in order, until it says stop.
@@ -231,6 +232,26 @@ impl View {
                 return Ok(());
             }
         }
+    }
+
+    /// How many records of a range follow a key at a revision.
+    pub(in crate::embedded) fn count(&self, range: &KeyRange, at: Revision, after: Option<&Key>) -> Result<u64, Damage> {
+        let mut count = 0;
+        let mut hidden = DroppedPlanes::new(self, at);
+        let mut take = |key: &Key| -> Result<bool, Damage> {
+            if !hidden.contains(key)? {
+                count += 1;
+            }
+            Ok(true)
+        };
+        match range {
+            KeyRange::One(_) | KeyRange::AllPlanes(_) => {
+                let (all, _) = self.list(range, at, after, usize::MAX)?;
+                return Ok(all.len() as u64);
+            }
+            _ => self.each_version(range, at, after, &mut |key, _| take(&key))?,
+        }
+        Ok(count)
     }
 
     /// How many records a range holds, and their bytes.

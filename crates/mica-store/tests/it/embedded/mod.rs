@@ -22,6 +22,8 @@ pub fn tiny() -> Options {
         checkpoint_log_bytes: 32 << 10,
         checkpoint_memory_bytes: 32 << 10,
         index_cache_bytes: 1 << 20,
+        record_cache_bytes: 256 << 10,
+        range_cache_bytes: 256 << 10,
         hub: Limits {
             buffer: 8,
             buffer_bytes: 1 << 20,

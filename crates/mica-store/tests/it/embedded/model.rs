@@ -85,6 +85,10 @@ impl Store for Restarting {
         self.store().range(query).await
     }
 
+    async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
+        self.store().count(range, at, after).await
+    }
+
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
         self.store().usage(range).await
     }
