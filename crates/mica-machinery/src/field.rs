@@ -21,18 +21,26 @@ impl Path {
         if self.0.is_empty() {
             Self::new(name)
         } else {
-            Self(format!("{}.{name}", self.0))
+            self.joined([".", name, ""])
         }
     }
 
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.joined(["[", itoa::Buffer::new().format(index), "]"])
     }
 
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.joined(["[", key, "]"])
+    }
+
+    /// Paths are made on every validation and seldom printed: without the machinery of `format!`.
+    fn joined(&self, parts: [&str; 3]) -> Self {
+        let mut path = String::with_capacity(self.0.len() + parts.iter().map(|part| part.len()).sum::<usize>());
+        path.push_str(&self.0);
+        parts.into_iter().for_each(|part| path.push_str(part));
+        Self(path)
     }
 
     pub fn as_str(&self) -> &str {

@@ -158,6 +158,15 @@ impl Layers {
         self.0.pin().values().any(|layer| layer.contains(resource, rest))
     }
 
+    /// [`BaseLayer::rests`] of all layers together.
+    pub fn rests(&self, resource: &GroupResource, prefix: &str, after: &str) -> BTreeSet<String> {
+        let layers = self.0.pin();
+        let rests = layers
+            .values()
+            .flat_map(|layer| layer.rests(resource, prefix, Some(after)));
+        rests.map(ToOwned::to_owned).collect()
+    }
+
     /// The places where not all layers have the same, in order.
     pub fn differences(&self) -> BTreeSet<(GroupResource, String)> {
         let layers: Vec<Arc<BaseLayer>> = self.0.pin().values().cloned().collect();

@@ -220,7 +220,14 @@ impl Store for MemStore {
 
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
         let limit = usize::MAX - 1;
-        let page = self.range(RangeQuery { range, at, after, limit }).await?;
+        let page = self
+            .range(RangeQuery {
+                range,
+                at,
+                after,
+                limit,
+            })
+            .await?;
         Ok(page.records.len() as u64)
     }
 

@@ -143,9 +143,26 @@ pub struct Interpreted {
 ///
 /// Unlike decoding, this matches the two keys without regard to case. The caller still has to split the apiVersion.
 pub fn interpret(data: &[u8]) -> Result<Interpreted, DecodeError> {
-    let explain = |reason: &dyn fmt::Display| format!("couldn't get version/kind; json parse error: {reason}");
-    syntax::check(data).map_err(|reason| DecodeError::Syntax(explain(&reason)))?;
-    read_type(data).map_err(|reason| DecodeError::Invalid(explain(&reason)))
+    Document::interpret(data).map(|(_, interpreted)| interpreted)
+}
+
+/// Bytes that are known to be JSON.
+#[derive(Debug, Clone, Copy)]
+pub struct Document<'a>(&'a [u8]);
+
+impl<'a> Document<'a> {
+    /// As [`interpret`], for who decodes the same bytes next: their syntax is checked once.
+    pub fn interpret(data: &'a [u8]) -> Result<(Self, Interpreted), DecodeError> {
+        let explain = |reason: &dyn fmt::Display| format!("couldn't get version/kind; json parse error: {reason}");
+        syntax::check(data).map_err(|reason| DecodeError::Syntax(explain(&reason)))?;
+        let interpreted = read_type(data).map_err(|reason| DecodeError::Invalid(explain(&reason)))?;
+        Ok((Self(data), interpreted))
+    }
+
+    /// As [`decode`].
+    pub fn decode(self, ty: TypeId) -> Result<Decoded, DecodeError> {
+        decode_checked(ty, self.0)
+    }
 }
 
 fn read_type(data: &[u8]) -> Result<Interpreted, TypeMismatch> {
@@ -200,6 +217,10 @@ fn folds_to(key: &str, name: &str) -> bool {
 /// Decodes a document into a built-in type.
 pub fn decode(ty: TypeId, data: &[u8]) -> Result<Decoded, DecodeError> {
     syntax::check(data).map_err(DecodeError::Syntax)?;
+    decode_checked(ty, data)
+}
+
+fn decode_checked(ty: TypeId, data: &[u8]) -> Result<Decoded, DecodeError> {
     let mut decoder = Typed::new(data, Some(Strict::default()));
     let shape = Shape::Struct(ty);
     let mut value = Value::Null;

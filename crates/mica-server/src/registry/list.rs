@@ -183,6 +183,16 @@ impl Listing {
         Ok(None)
     }
 
+    /// The next object that matches, among those that have been read already.
+    pub fn try_next(&mut self) -> Result<Option<(Key, Stored)>, ApiError> {
+        while let Some((key, stored)) = self.scan.try_next() {
+            if self.selection.matches(&key, &stored)? {
+                return Ok(Some((key, stored)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The page that the limit asks for.
     pub async fn page(mut self) -> Result<ListPage, ApiError> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
@@ -207,7 +217,7 @@ impl Listing {
                 remaining: None,
             });
         }
-        let remaining = self.remaining(items.len() as u64).await?;
+        let remaining = self.remaining(&items).await?;
         let last = items.last().map_or("", |(key, _)| match self.tokens {
             Tokens::Rests => key.rest(),
             Tokens::Keys => key.as_str(),
@@ -223,12 +233,19 @@ impl Listing {
     }
 
     /// How many objects follow this page; unknown under a selector. One was taken from the walk already.
-    async fn remaining(&mut self, page: u64) -> Result<Option<u64>, ApiError> {
+    async fn remaining(&mut self, page: &[(Key, Stored)]) -> Result<Option<u64>, ApiError> {
         if !self.selection.is_everything() {
             return Ok(None);
         }
         if self.continued {
-            return Ok(self.remaining_before.map(|before| before.saturating_sub(page)));
+            return Ok(self
+                .remaining_before
+                .map(|before| before.saturating_sub(page.len() as u64)));
+        }
+        if let Some((last, _)) = page.last()
+            && let Some(count) = self.scan.count_after(last).await?
+        {
+            return Ok(Some(count));
         }
         let mut count = 1;
         while self.scan.next().await?.is_some() {

@@ -13,6 +13,8 @@ use crate::stored::{Content, Stored};
 
 /// How many records are read from the store at once: enough to amortise the call, few enough to stay small.
 const PAGE: usize = 500;
+/// Places of base objects that are looked at one by one when objects are counted.
+const COUNTED_PLACES: usize = 16;
 
 /// The part of a collection that a request is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,6 +133,42 @@ impl Scan {
         Ok(self.buffer.pop_front())
     }
 
+    /// The next object if it has been read already.
+    pub fn try_next(&mut self) -> Option<(Key, Stored)> {
+        self.buffer.pop_front()
+    }
+
+    /// How many objects follow a key, where that can be told without walking them.
+    pub async fn count_after(&self, after: &Key) -> Result<Option<u64>, ApiError> {
+        let (Some(plane), Some(at), Under::Prefix(prefix)) = (&self.plane, self.at, &self.under) else {
+            return Ok(None);
+        };
+        // Records and objects differ only where some layer has an object: a record may hide it, and it needs no record.
+        let places = plane.layers.rests(&self.served.storage, prefix, after.rest());
+        if places.len() > COUNTED_PLACES {
+            return Ok(None);
+        }
+        let mut count = self.store.count(&self.range, Some(at), Some(after)).await?;
+        for rest in places {
+            let key = plane_key(plane, &self.served, &rest);
+            let query = RangeQuery {
+                range: &KeyRange::One(key.clone()),
+                at: Some(at),
+                after: None,
+                limit: 1,
+            };
+            let shown = match self.store.range(query).await?.records.first() {
+                Some((_, record)) => {
+                    count = count.saturating_sub(1);
+                    plane.read(&key, record)?.object().is_some()
+                }
+                None => plane.birth.revision <= at && plane.base.contains(&self.served.storage, &rest),
+            };
+            count += u64::from(shown);
+        }
+        Ok(Some(count))
+    }
+
     async fn fill(&mut self) -> Result<(), ApiError> {
         let query = RangeQuery {
             range: &self.range,
@@ -192,10 +230,7 @@ impl Scan {
         let rests = plane.base.rests(&self.served.storage, prefix, after);
         rests
             .filter(|rest| matches!(self.under, Under::Prefix(_)) || rest == prefix)
-            .map(|rest| match rest.split_once('/') {
-                Some((namespace, name)) => plane.keys.object(&self.served.storage, Some(namespace), name),
-                None => plane.keys.object(&self.served.storage, None, rest),
-            })
+            .map(|rest| plane_key(plane, &self.served, rest))
             .collect()
     }
 
@@ -204,5 +239,12 @@ impl Scan {
         if let Some(stored) = plane.base.get(&self.served.storage, key.rest(), &plane.birth) {
             self.buffer.push_back((key, stored));
         }
+    }
+}
+
+fn plane_key(plane: &Plane, served: &Served, rest: &str) -> Key {
+    match rest.split_once('/') {
+        Some((namespace, name)) => plane.keys.object(&served.storage, Some(namespace), name),
+        None => plane.keys.object(&served.storage, None, rest),
     }
 }

@@ -69,12 +69,9 @@ impl Shown {
         }
     }
 
-    async fn write_item(&self, key: &Key, stored: &Stored, out: &mut BytesMut) -> Result<(), ApiError> {
-        let encoder = Encoder::new(&self.served, self.media);
-        if self.origins.is_none() {
-            return encoder.list_item(stored, out);
-        }
-        out.extend_from_slice(&encoder.item_json(self.value(key, stored).await?));
+    async fn write_marked(&self, key: &Key, stored: &Stored, out: &mut BytesMut) -> Result<(), ApiError> {
+        let value = self.value(key, stored).await?;
+        out.extend_from_slice(&Encoder::new(&self.served, self.media).item_json(value));
         Ok(())
     }
 }
@@ -143,6 +140,14 @@ impl Items {
             Self::Held(items) => Ok(items.next()),
         }
     }
+
+    /// The next item if that needs no waiting.
+    fn try_next(&mut self) -> Result<Option<(Key, Stored)>, ApiError> {
+        match self {
+            Self::Read(listing) => listing.try_next(),
+            Self::Held(items) => Ok(items.next()),
+        }
+    }
 }
 
 struct Sending {
@@ -187,21 +192,51 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
 
 impl Sending {
     async fn next_chunk(&mut self) -> Result<Bytes, ApiError> {
+        // Not when the last chunk went out: by now its memory may be free to be used again.
+        if !self.first {
+            self.chunk.reserve(CHUNK + CHUNK / 4);
+        }
         while self.chunk.len() < CHUNK {
+            if self.shown.origins.is_none() {
+                self.write_ready()?;
+            }
+            if self.chunk.len() >= CHUNK {
+                break;
+            }
             let Some((key, stored)) = self.items.next().await? else {
                 let tail = Encoder::new(&self.shown.served, self.shown.media).list_tail(&self.meta);
                 self.chunk.extend_from_slice(&tail);
                 self.finished = true;
                 break;
             };
-            if !std::mem::take(&mut self.first) {
-                self.chunk.extend_from_slice(b",");
+            separate(&mut self.first, &mut self.chunk);
+            if self.shown.origins.is_some() {
+                self.shown.write_marked(&key, &stored, &mut self.chunk).await?;
+            } else {
+                Encoder::new(&self.shown.served, self.shown.media).list_item(&stored, &mut self.chunk)?;
             }
-            self.shown.write_item(&key, &stored, &mut self.chunk).await?;
         }
-        let chunk = self.chunk.split().freeze();
-        self.chunk.reserve(CHUNK + CHUNK / 4);
-        Ok(chunk)
+        Ok(self.chunk.split().freeze())
+    }
+
+    /// Writes what has been read already, as far as it fits.
+    fn write_ready(&mut self) -> Result<(), ApiError> {
+        let shown = &self.shown;
+        let encoder = Encoder::new(&shown.served, shown.media);
+        while self.chunk.len() < CHUNK
+            && let Some((_, stored)) = self.items.try_next()?
+        {
+            separate(&mut self.first, &mut self.chunk);
+            encoder.list_item(&stored, &mut self.chunk)?;
+        }
+        Ok(())
+    }
+}
+
+/// A comma before every item but the first.
+fn separate(first: &mut bool, chunk: &mut BytesMut) {
+    if !std::mem::take(first) {
+        chunk.extend_from_slice(b",");
     }
 }
 

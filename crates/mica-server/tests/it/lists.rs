@@ -58,6 +58,37 @@ async fn pages_show_one_state_however_much_is_written_meanwhile() {
 }
 
 #[tokio::test]
+async fn what_remains_is_counted_over_the_base_layer_and_marks_on_it() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    fill(&api, 3).await;
+    api.delete("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt")
+        .await
+        .expect(200);
+    let changed = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"a": "b"}});
+    api.put("/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &changed)
+        .await
+        .expect(200);
+    for collection in [
+        "/api/v1/configmaps",
+        MAPS,
+        "/api/v1/namespaces",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    ] {
+        let all = names(&api.get(collection).await.expect(200)).len();
+        assert!(all > 3, "{collection}");
+        for limit in 1..all {
+            let page = api.get(&format!("{collection}?limit={limit}")).await.expect(200);
+            assert_eq!(
+                page["metadata"]["remainingItemCount"],
+                all - limit,
+                "{collection} limit {limit}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn pages_of_every_size_show_the_base_layer_in_its_place() {
     let world = World::start().await;
     let api = world.plane("p").await;

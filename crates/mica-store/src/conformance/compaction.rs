@@ -91,11 +91,11 @@ pub(super) async fn a_watch_from_before_a_compaction_expires(bed: Bed) {
 }
 
 pub(super) async fn a_quiet_plane_does_not_expire_because_others_write(bed: Bed) {
-    let quiet = new_plane();
+    let quiet = bed.new_plane();
     let key = quiet.object(&bed.things, Some("ns"), "quiet");
     bed.put(&key, "0").await;
     let changed = bed.put(&key, "1").await;
-    let never_used = new_plane();
+    let never_used = bed.new_plane();
     for i in 0..10 {
         bed.put(&bed.key("busy"), &i.to_string()).await;
     }

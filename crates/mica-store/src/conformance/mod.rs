@@ -22,6 +22,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use mica_api::{GroupResource, PlaneId};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use crate::hub::revision_of;
 use crate::key::{Key, KeyRange, PlaneKeys};
@@ -40,7 +43,9 @@ where
     Fut: Future<Output = Arc<dyn Store>>,
 {
     for check in checks() {
-        let bed = Bed::new(open().await);
+        // Also with one seed for all, beds differ.
+        let seed = seed(check.name) ^ xxhash_rust::xxh3::xxh3_64(check.name.as_bytes()).rotate_left(1);
+        let bed = Bed::new(open().await, seed);
         let outcome = std::panic::AssertUnwindSafe((check.run)(bed)).catch_unwind().await;
         assert!(
             outcome.is_ok(),
@@ -91,20 +96,28 @@ checks! {
 /// A store with names that no other check uses.
 pub struct Bed {
     pub store: Arc<dyn Store>,
+    random: Mutex<StdRng>,
     plane: PlaneKeys,
     things: GroupResource,
     others: GroupResource,
 }
 
 impl Bed {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        let unique = rand::random::<u32>();
+    /// Its names follow from the seed: beds that share a store need different ones.
+    pub fn new(store: Arc<dyn Store>, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let unique: u32 = random.random();
         Self {
             store,
-            plane: new_plane(),
+            plane: new_plane(&mut random),
+            random: Mutex::new(random),
             things: GroupResource::new("", &format!("things{unique:08x}")),
             others: GroupResource::new("example.com", &format!("others{unique:08x}")),
         }
+    }
+
+    fn new_plane(&self) -> PlaneKeys {
+        new_plane(&mut self.random.lock())
     }
 
     fn key(&self, name: &str) -> Key {
@@ -215,8 +228,20 @@ impl Bed {
     }
 }
 
-fn new_plane() -> PlaneKeys {
-    PlaneKeys::new(PlaneId::from_random(rand::random()))
+fn new_plane(random: &mut StdRng) -> PlaneKeys {
+    PlaneKeys::new(PlaneId::from_random(random.random()))
+}
+
+/// The seed of a random test: the same each time, so that what fails fails again; a new one each time in a soak
+/// (`MICA_SOAK`), where it is printed, to be tried again with `MICA_SEED`.
+pub fn seed(test: &str) -> u64 {
+    let seed = match std::env::var("MICA_SEED") {
+        Ok(seed) => seed.parse().expect("MICA_SEED is a number"),
+        Err(_) if std::env::var_os("MICA_SOAK").is_some() => rand::random(),
+        Err(_) => xxhash_rust::xxh3::xxh3_64(test.as_bytes()),
+    };
+    eprintln!("{test}: MICA_SEED={seed}");
+    seed
 }
 
 fn put(key: &Key, value: &str) -> Write {

@@ -89,13 +89,12 @@ struct World {
 }
 
 pub(super) async fn random_operations_match_a_model(bed: Bed) {
-    let seed = rand::random();
-    eprintln!("random_operations_match_a_model: seed {seed}");
-    let planes = (0..3).map(|_| new_plane()).collect();
+    let planes = (0..3).map(|_| bed.new_plane()).collect();
+    let random = StdRng::from_rng(&mut *bed.random.lock());
     let start = bed.revision().await;
     let mut world = World {
         bed,
-        random: StdRng::seed_from_u64(seed),
+        random,
         planes,
         model: Model::default(),
     };
@@ -182,7 +181,7 @@ impl World {
 
     async fn drop_a_plane(&mut self) {
         let index = self.random.random_range(0..self.planes.len());
-        let doomed = std::mem::replace(&mut self.planes[index], new_plane());
+        let doomed = std::mem::replace(&mut self.planes[index], self.bed.new_plane());
         self.commit(vec![], vec![Write::DropPlane(doomed.plane())]).await;
     }
 

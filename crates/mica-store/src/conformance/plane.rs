@@ -28,7 +28,7 @@ async fn drop_plane(bed: &Bed, plane: PlaneKeys) -> Revision {
 }
 
 pub(super) async fn a_dropped_plane_is_gone_as_one_operation(bed: Bed) {
-    let doomed = new_plane();
+    let doomed = bed.new_plane();
     fill(&bed, doomed, 20).await;
     fill(&bed, bed.plane, 4).await;
     let key = doomed.object(&bed.things, Some("ns"), "k00");
@@ -56,7 +56,7 @@ pub(super) async fn a_dropped_plane_is_gone_as_one_operation(bed: Bed) {
 }
 
 pub(super) async fn a_drop_ends_inner_watches_after_their_last_event(bed: Bed) {
-    let doomed = new_plane();
+    let doomed = bed.new_plane();
     let start = bed.revision().await;
     let key = doomed.object(&bed.things, Some("ns"), "k00");
     let ranges = [
@@ -100,7 +100,7 @@ pub(super) async fn a_drop_ends_inner_watches_after_their_last_event(bed: Bed) {
 }
 
 pub(super) async fn a_drop_is_one_signal_to_wider_watches(bed: Bed) {
-    let doomed = new_plane();
+    let doomed = bed.new_plane();
     let start = bed.revision().await;
     let ranges = [KeyRange::AllPlanes(bed.things.clone()), KeyRange::All];
     let mut watches = Vec::new();
@@ -132,7 +132,7 @@ pub(super) async fn a_drop_is_one_signal_to_wider_watches(bed: Bed) {
 }
 
 pub(super) async fn the_state_before_a_drop_stays_readable(bed: Bed) {
-    let doomed = new_plane();
+    let doomed = bed.new_plane();
     let filled = fill(&bed, doomed, 6).await;
     let before = bed.list(&doomed.all(), None, 100).await;
     let everywhere = KeyRange::AllPlanes(bed.things.clone());
@@ -143,7 +143,7 @@ pub(super) async fn the_state_before_a_drop_stays_readable(bed: Bed) {
 }
 
 pub(super) async fn a_drop_and_another_write_are_one_transaction(bed: Bed) {
-    let doomed = new_plane();
+    let doomed = bed.new_plane();
     fill(&bed, doomed, 3).await;
     let registration = bed.plane.object(&bed.others, None, "registered");
     let registered = bed.put(&registration, "doomed").await;

@@ -19,7 +19,7 @@ const PLACES: [(Option<&str>, &str); 9] = [
 ];
 
 pub(super) async fn every_kind_of_range_holds_its_keys_in_order(bed: Bed) {
-    let other_plane = new_plane();
+    let other_plane = bed.new_plane();
     let longer = GroupResource::new("", &format!("{}s", bed.things.resource()));
     let mut keys = Vec::new();
     for plane in [bed.plane, other_plane] {
@@ -46,7 +46,7 @@ pub(super) async fn every_kind_of_range_holds_its_keys_in_order(bed: Bed) {
         KeyRange::One(keys[3].clone()),
         KeyRange::One(bed.key("nothing")),
         other_plane.all(),
-        new_plane().all(),
+        bed.new_plane().all(),
     ];
     for range in &ranges {
         let expected: Vec<_> = keys.iter().filter(|key| range.contains(key)).cloned().collect();
@@ -114,11 +114,11 @@ pub(super) async fn pages_follow_each_other_without_gap_or_overlap(bed: Bed) {
 
 pub(super) async fn a_page_names_the_newest_revision_even_if_the_range_is_old(bed: Bed) {
     bed.put(&bed.key("a"), "1").await;
-    let elsewhere = new_plane().object(&bed.others, None, "b");
+    let elsewhere = bed.new_plane().object(&bed.others, None, "b");
     let newest = bed.put(&elsewhere, "2").await;
     let page = bed.page(&bed.range(), None, None, 10).await.unwrap();
     assert!(page.revision >= newest, "{} is behind {newest}", page.revision);
-    let empty = bed.page(&new_plane().all(), None, None, 10).await.unwrap();
+    let empty = bed.page(&bed.new_plane().all(), None, None, 10).await.unwrap();
     assert!(empty.records.is_empty() && empty.revision >= newest);
 }
 

@@ -97,7 +97,7 @@ pub(super) async fn a_watch_in_the_future_is_silent_up_to_there(bed: Bed) {
 }
 
 pub(super) async fn each_kind_of_watch_sees_its_keys_only(bed: Bed) {
-    let elsewhere = new_plane();
+    let elsewhere = bed.new_plane();
     let keys = [
         bed.key("a"),
         bed.plane.object(&bed.things, Some("n"), "a"),
@@ -264,7 +264,7 @@ pub(super) async fn a_reader_that_stops_does_not_stop_others(bed: Bed) {
 pub(super) async fn caught_up_moves_on_without_events_and_can_be_resumed_from(bed: Bed) {
     let start = bed.put(&bed.key("a"), "1").await;
     let mut watch = bed.watch(bed.range(), start).await;
-    let elsewhere = new_plane().object(&bed.others, None, "busy");
+    let elsewhere = bed.new_plane().object(&bed.others, None, "busy");
     let mut newest = start;
     for i in 0..5 {
         newest = bed.put(&elsewhere, &i.to_string()).await;

@@ -142,7 +142,7 @@ pub(super) async fn a_conflict_names_the_first_failure_and_writes_nothing(bed: B
 
 pub(super) async fn a_transaction_over_resources_is_whole(bed: Bed) {
     let (thing, other) = (bed.key("a"), bed.plane.object(&bed.others, None, "a"));
-    let elsewhere = new_plane().object(&bed.things, Some("ns"), "a");
+    let elsewhere = bed.new_plane().object(&bed.things, Some("ns"), "a");
     let writes = vec![put(&thing, "1"), put(&other, "2"), put(&elsewhere, "3")];
     let committed = bed.commit(vec![Compare::Absent(other.clone())], writes).await.unwrap();
     assert_eq!(committed.revisions.len(), 3);

@@ -243,13 +243,11 @@ impl Engine {
     }
 
     /// How many records of a range follow a key.
-    pub(super) fn count(
-        &self,
-        range: &KeyRange,
-        at: Option<Revision>,
-        after: Option<&Key>,
-    ) -> Result<u64, ReadError> {
-        if let Some(count) = self.readable(at).and_then(|revision| self.cache.count(range, revision, after)) {
+    pub(super) fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
+        if let Some(count) = self
+            .readable(at)
+            .and_then(|revision| self.cache.count(range, revision, after))
+        {
             return Ok(count);
         }
         let (view, _) = self.view()?;

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -231,8 +231,12 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// A plane that no other test of this process uses.
 pub fn plane() -> PlaneKeys {
-    PlaneKeys::new(PlaneId::from_random(rand::random()))
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Spread over all ids: neighbours would share most of their text.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    PlaneKeys::new(PlaneId::from_random(number))
 }
 
 pub fn things() -> GroupResource {

@@ -64,13 +64,7 @@ impl Cache {
     }
 
     /// A page of a range at a revision that is not compacted. `None` says nothing.
-    pub(super) fn page(
-        &self,
-        range: &KeyRange,
-        revision: Revision,
-        after: Option<&Key>,
-        limit: usize,
-    ) -> Option<Page> {
+    pub(super) fn page(&self, range: &KeyRange, revision: Revision, after: Option<&Key>, limit: usize) -> Option<Page> {
         let span = Span::of(range, after)?;
         let (records, more) = self.runs.lock().page(&span, revision, limit)?;
         Some(Page {

@@ -270,7 +270,11 @@ mod tests {
         assert!(records.bytes() <= budget && records.bytes() > budget / 2);
         records.keep(&key("huge"), &record(&vec![0; budget], 1), Revision(1));
         assert_eq!(records.get(&key("huge")), None);
-        let counted: usize = records.parts.iter().map(|part| part.lock().slots.iter().flatten().map(Slot::bytes).sum::<usize>()).sum();
+        let counted: usize = records
+            .parts
+            .iter()
+            .map(|part| part.lock().slots.iter().flatten().map(Slot::bytes).sum::<usize>())
+            .sum();
         assert_eq!(counted, records.bytes());
     }
 

@@ -39,10 +39,7 @@ impl Span {
             Some(key) if key.as_str() > prefix.as_str() => key.shared(),
             _ => prefix.as_str().into(),
         };
-        Some(Self {
-            after,
-            end: end.into(),
-        })
+        Some(Self { after, end: end.into() })
     }
 }
 
@@ -108,7 +105,10 @@ impl Runs {
 
     /// The run that holds what comes right behind a text, if it shows the state at a revision.
     fn at(&self, after: &str, revision: Revision) -> Option<&Run> {
-        let (_, run) = self.runs.range::<str, _>((Bound::Unbounded, Bound::Included(after))).next_back()?;
+        let (_, run) = self
+            .runs
+            .range::<str, _>((Bound::Unbounded, Bound::Included(after)))
+            .next_back()?;
         (*after < *run.last && run.since <= revision).then_some(run)
     }
 
@@ -146,12 +146,7 @@ impl Runs {
     }
 
     /// At most `limit` records of a span, and whether more follow.
-    pub(super) fn page(
-        &mut self,
-        span: &Span,
-        revision: Revision,
-        limit: usize,
-    ) -> Option<(Vec<(Key, Record)>, bool)> {
+    pub(super) fn page(&mut self, span: &Span, revision: Revision, limit: usize) -> Option<(Vec<(Key, Record)>, bool)> {
         let mut after = span.after.clone();
         loop {
             let part = Self::part(self.at(&after, revision)?, &after, span);
@@ -185,7 +180,10 @@ impl Runs {
     }
 
     fn use_run(&mut self, after: &str) {
-        let found = self.runs.range_mut::<str, _>((Bound::Unbounded, Bound::Included(after))).next_back();
+        let found = self
+            .runs
+            .range_mut::<str, _>((Bound::Unbounded, Bound::Included(after)))
+            .next_back();
         if let Some((_, run)) = found {
             run.used = true;
         }
@@ -197,7 +195,11 @@ impl Runs {
             Some((key, _)) if read.next.is_some() => key.shared(),
             _ => span.end.clone(),
         };
-        let keys: usize = read.records.iter().map(|(key, _)| key.as_str().len() + RECORD_OVERHEAD).sum();
+        let keys: usize = read
+            .records
+            .iter()
+            .map(|(key, _)| key.as_str().len() + RECORD_OVERHEAD)
+            .sum();
         let bytes = RUN_OVERHEAD + read.value_bytes + keys;
         let relied_on = read.next.as_ref().map_or(&*last, |next| next.as_str());
         if bytes > self.most / 4 || self.touched_since(&span.after, relied_on, seen) {
@@ -234,7 +236,9 @@ impl Runs {
     /// Takes out the run that a changed key falls into.
     pub(super) fn forget(&mut self, key: &Key, revision: Revision) {
         self.touch(revision, Touched::Key(key.clone()));
-        let before = self.runs.range::<str, _>((Bound::Unbounded, Bound::Excluded(key.as_str())));
+        let before = self
+            .runs
+            .range::<str, _>((Bound::Unbounded, Bound::Excluded(key.as_str())));
         // The run that holds the key, and the one before it, which may rely on the key.
         let concerned = before.rev().take(2);
         let touched = concerned.filter(|(_, run)| key.as_str() <= &*run.last || run.next.as_ref() == Some(key));
@@ -251,10 +255,20 @@ impl Runs {
 
     /// Takes out every run that has something between two texts.
     fn forget_between(&mut self, after: &str, last: &str) {
-        let before = self.runs.range::<str, _>((Bound::Unbounded, Bound::Excluded(after))).next_back();
-        let reaching = before.filter(|(_, run)| &*run.last > after).map(|(after, _)| after.clone());
-        let inside = self.runs.range::<str, _>((Bound::Included(after), Bound::Excluded(last)));
-        let all: Vec<_> = reaching.into_iter().chain(inside.map(|(after, _)| after.clone())).collect();
+        let before = self
+            .runs
+            .range::<str, _>((Bound::Unbounded, Bound::Excluded(after)))
+            .next_back();
+        let reaching = before
+            .filter(|(_, run)| &*run.last > after)
+            .map(|(after, _)| after.clone());
+        let inside = self
+            .runs
+            .range::<str, _>((Bound::Included(after), Bound::Excluded(last)));
+        let all: Vec<_> = reaching
+            .into_iter()
+            .chain(inside.map(|(after, _)| after.clone()))
+            .collect();
         for after in all {
             self.remove(&after);
         }
@@ -279,7 +293,9 @@ impl Runs {
     fn shrink(&mut self) {
         // Removed runs leave their places in the queue behind.
         while self.bytes > self.most || self.queue.len() > 2 * self.runs.len() + 64 {
-            let Some((after, number)) = self.queue.pop_front() else { return };
+            let Some((after, number)) = self.queue.pop_front() else {
+                return;
+            };
             let Some(run) = self.runs.get_mut(&after).filter(|run| run.number == number) else {
                 continue;
             };

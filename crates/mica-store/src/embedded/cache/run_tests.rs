@@ -65,7 +65,11 @@ fn two_runs() -> (Runs, [Key; 4]) {
 fn pages_of_any_size_and_of_narrower_ranges_come_from_runs() {
     let (mut runs, keys) = two_runs();
     let mut check = |range: &KeyRange, after: Option<&Key>, limit: usize, expected: Option<(String, bool)>| {
-        assert_eq!(page(&mut runs, range, after, 10, limit), expected, "{range:?} {after:?} {limit}");
+        assert_eq!(
+            page(&mut runs, range, after, 10, limit),
+            expected,
+            "{range:?} {after:?} {limit}"
+        );
     };
     check(&resource(), None, 1, found("a/1", true));
     check(&resource(), None, 9, found("a/1 a/2", true));
@@ -108,7 +112,11 @@ fn a_change_takes_out_its_run_and_no_other() {
 fn whether_more_follows_is_never_stale() {
     let (mut runs, keys) = two_runs();
     runs.forget(&keys[2], Revision(11));
-    assert_eq!(page(&mut runs, &resource(), None, 11, 9), None, "b/1 may be gone, and nothing else follow");
+    assert_eq!(
+        page(&mut runs, &resource(), None, 11, 9),
+        None,
+        "b/1 may be gone, and nothing else follow"
+    );
 }
 
 #[test]
@@ -134,7 +142,11 @@ fn what_was_touched_while_it_was_read_is_not_kept() {
         runs.forget(&key("z", "z"), Revision(20 + i as u64));
     }
     keep(&mut runs, &resource(), None, &keys, Some(&next), 19);
-    assert_eq!(page(&mut runs, &resource(), None, 9999, 9), None, "nobody knows what happened since");
+    assert_eq!(
+        page(&mut runs, &resource(), None, 9999, 9),
+        None,
+        "nobody knows what happened since"
+    );
 }
 
 #[test]
@@ -151,7 +163,10 @@ fn runs_never_overlap() {
     let (mut runs, keys) = two_runs();
     keep(&mut runs, &resource(), Some(&keys[0]), &keys[1..3], Some(&keys[3]), 12);
     assert_eq!(page(&mut runs, &resource(), None, 12, 9), None);
-    assert_eq!(page(&mut runs, &resource(), Some(&keys[0]), 12, 9), found("a/2 b/1", true));
+    assert_eq!(
+        page(&mut runs, &resource(), Some(&keys[0]), 12, 9),
+        found("a/2 b/1", true)
+    );
     assert_eq!(page(&mut runs, &resource(), Some(&keys[2]), 12, 9), None);
     assert_eq!(runs.runs.len(), 1);
 }
@@ -166,7 +181,10 @@ fn memory_stays_within_the_budget_and_what_is_used_stays() {
         let name = format!("n{i}");
         let keys: Vec<_> = (0..10).map(|j| key(&name, &format!("{j:02}"))).collect();
         keep(&mut runs, &namespace(&name), None, &keys, None, 1);
-        assert!(page(&mut runs, &namespace("used"), None, 1, 9).is_some(), "lost after {i}");
+        assert!(
+            page(&mut runs, &namespace("used"), None, 1, 9).is_some(),
+            "lost after {i}"
+        );
         if i % 3 == 0 {
             runs.forget(&keys[3], Revision(1));
         }

@@ -285,13 +285,7 @@ impl<'a> GroupState<'a> {
     }
 }
 
-fn happened(
-    frame: &mut Frame<'_>,
-    key: &Key,
-    revision: Revision,
-    change: Change,
-    previous: Option<(Entry, Record)>,
-) {
+fn happened(frame: &mut Frame<'_>, key: &Key, revision: Revision, change: Change, previous: Option<(Entry, Record)>) {
     let event = Event::new(key.clone(), revision, change, previous.map(|(_, record)| record));
     frame.signals.push(Signal::Event(Arc::new(event)));
 }

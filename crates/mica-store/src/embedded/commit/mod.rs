@@ -185,10 +185,12 @@ impl Committer {
             };
             match job {
                 Some(Job::Close) => break,
-                Some(job) => self.run_job(job),
+                Some(job) => {
+                    self.run_job(job);
+                    self.report();
+                }
                 None => {}
             }
-            self.report();
         }
         requests.close();
         while let Ok(request) = requests.try_recv() {
@@ -288,6 +290,8 @@ impl Committer {
         self.engine.cache.begin(&signals);
         self.engine.index.apply(&mut batch, newest);
         self.engine.cache.end(&signals);
+        // Before anybody is answered: who then looks at the log sees what was just written.
+        self.report();
         Ok((newest, signals))
     }
 

@@ -11,8 +11,10 @@ use crate::store::Revision;
 /// Changes that become visible together.
 #[derive(Default)]
 pub(in crate::embedded) struct Batch {
-    pub(super) ops: Vec<Op>,
+    ops: Vec<Op>,
     step: u32,
+    /// Last changes of planes. A group mostly changes one plane again and again, and only the last time counts.
+    planes: Vec<(Slice, Revision)>,
     /// Planes dropped and planes swept, for the index's count of them.
     pub(super) drops: u64,
     pub(super) sweeps: u64,
@@ -84,7 +86,7 @@ impl Batch {
             }
             Kind::DropPlane => {
                 self.insert(Table::Dropped, record.key, &record.revision.0.to_le_bytes());
-                self.insert(Table::Planes, record.key, &record.revision.0.to_le_bytes());
+                self.changed(record);
                 self.drops += 1;
             }
             Kind::Compact => {}
@@ -116,7 +118,20 @@ impl Batch {
     }
 
     fn changed(&mut self, record: &LogRecord<'_>) {
-        self.insert(Table::Planes, plane_of(record.key), &record.revision.0.to_le_bytes());
+        let plane = plane_of(record.key);
+        match self.planes.last_mut() {
+            Some((last, revision)) if **last == *plane => *revision = record.revision,
+            _ => self.planes.push((Slice::from(plane), record.revision)),
+        }
+    }
+
+    /// Everything, in order.
+    pub(super) fn take(&mut self) -> Vec<Op> {
+        for (plane, revision) in std::mem::take(&mut self.planes) {
+            self.step += 1;
+            self.insert(Table::Planes, plane, &revision.0.to_le_bytes());
+        }
+        std::mem::take(&mut self.ops)
     }
 
     /// The record of the drop may be gone from the log before this copy of a key that the plane held.

@@ -213,7 +213,7 @@ impl Index {
             self.dropped.fetch_add((1 << 32) + drops, Ordering::AcqRel);
         }
         let mut next = None;
-        for op in batch.ops.drain(..) {
+        for op in batch.take() {
             let sequence = match next {
                 Some((step, sequence)) if step == op.step => sequence,
                 _ => self.sequence.next(),

@@ -235,7 +235,12 @@ impl View {
     }
 
     /// How many records of a range follow a key at a revision.
-    pub(in crate::embedded) fn count(&self, range: &KeyRange, at: Revision, after: Option<&Key>) -> Result<u64, Damage> {
+    pub(in crate::embedded) fn count(
+        &self,
+        range: &KeyRange,
+        at: Revision,
+        after: Option<&Key>,
+    ) -> Result<u64, Damage> {
         let mut count = 0;
         let mut hidden = DroppedPlanes::new(self, at);
         let mut take = |key: &Key| -> Result<bool, Damage> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use mica_store::embedded::disk::sim::{Faults, SimDisk};
 use mica_store::embedded::{EmbeddedStore, Options};
-use mica_store::{CommitError, Store};
+use mica_store::{CommitError, Store, conformance};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use super::workload::Workload;
 use super::{forgetful, tiny};
@@ -67,10 +69,15 @@ impl Machine {
     }
 }
 
+/// Copies a directory that may change meanwhile: first what names other files, then those.
+///
+/// A checkpoint says that the tables beside it are complete up to some place in the log. One that is written while they are
+/// copied must not end up beside tables from before it: no crash does that, since they are durable by then.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    let entries = std::fs::read_dir(from).unwrap().map(Result::unwrap);
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.file_type().unwrap().is_dir());
+    for entry in files.into_iter().chain(directories) {
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target);
@@ -169,12 +176,14 @@ async fn a_failed_sync_or_write_loses_its_group_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_forgets_and_cleans_survives_crash_after_crash() {
     let rounds = super::soak_rounds().unwrap_or(12);
-    let mut machine = Machine::new(rand::random(), forgetful);
+    let seed = conformance::seed("a_store_that_forgets_and_cleans_survives_crash_after_crash");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut machine = Machine::new(seed, forgetful);
     let workload = Workload::new(300);
     for round in 0..rounds {
         let store = machine.open();
         workload.verify(&store).await;
-        let at = rand::random_range(20..200);
+        let at = random.random_range(20..200);
         machine.disk.set_faults(Faults {
             power_off_at_sync: Some(at),
             ..Faults::default()

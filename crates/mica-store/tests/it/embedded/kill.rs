@@ -12,7 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mica_api::{GroupResource, PlaneId};
 use mica_store::embedded::{EmbeddedStore, Options};
-use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Store, Txn, Write};
+use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Store, Txn, Write, conformance};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use super::forgetful;
 
@@ -136,16 +138,20 @@ impl Writer {
 async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let rounds = super::soak_rounds().unwrap_or(8);
     let directory = tempfile::tempdir().unwrap();
+    let mut random = StdRng::seed_from_u64(conformance::seed(
+        "nothing_acknowledged_is_lost_when_the_process_is_killed",
+    ));
     let mut newest = 0;
     for round in 0..rounds {
         let writer = Writer::start(directory.path(), 2 * round);
-        let acknowledged = tokio::task::spawn_blocking(move || writer.kill_after(rand::random_range(1..2_000)))
+        let count = random.random_range(1..2_000);
+        let acknowledged = tokio::task::spawn_blocking(move || writer.kill_after(count))
             .await
             .unwrap();
         // Every third round without a look in between: killed while it recovers what was killed.
         if round % 3 == 2 {
             let mut again = Writer::start(directory.path(), 2 * round + 1);
-            tokio::time::sleep(Duration::from_millis(rand::random_range(0..30))).await;
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..30))).await;
             again.process.kill().unwrap();
             again.process.wait().unwrap();
         }

@@ -4,7 +4,9 @@ mod conformance;
 mod crash;
 mod damage;
 mod kill;
+mod limits;
 mod model;
+mod reading;
 mod restart;
 mod workload;
 

@@ -12,6 +12,8 @@ use mica_store::{
     Usage, Watch,
 };
 use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use super::tiny;
 
@@ -19,6 +21,7 @@ use super::tiny;
 struct Restarting {
     root: tempfile::TempDir,
     running: Mutex<Option<Running>>,
+    random: Mutex<StdRng>,
 }
 
 #[derive(Clone)]
@@ -35,6 +38,7 @@ impl Restarting {
         let this = Self {
             root,
             running: Mutex::new(None),
+            random: Mutex::new(StdRng::seed_from_u64(seed)),
         };
         this.start(SimDisk::new(seed));
         this
@@ -57,9 +61,13 @@ impl Restarting {
         self.running.lock().as_ref().unwrap().store.clone()
     }
 
+    fn chance(&self, probability: f64) -> bool {
+        self.random.lock().random_bool(probability)
+    }
+
     fn restart(&self) {
         let Running { mut disk, store } = self.running.lock().take().unwrap();
-        let (crash, forget_index) = (rand::random_bool(0.5), rand::random_bool(0.3));
+        let (crash, forget_index) = (self.chance(0.5), self.chance(0.3));
         if crash {
             disk = disk.crash();
         }
@@ -95,7 +103,7 @@ impl Store for Restarting {
 
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
         let committed = self.store().commit(txn).await;
-        if rand::random_bool(0.05) {
+        if self.chance(0.05) {
             self.restart();
         }
         committed
@@ -112,12 +120,11 @@ impl Store for Restarting {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_restarts_all_the_time_matches_the_model() {
-    for _ in 0..super::soak_rounds().unwrap_or(4) {
-        let seed = rand::random();
-        eprintln!("disk seed {seed}");
+    for round in 0..super::soak_rounds().unwrap_or(4) {
+        let seed = conformance::seed(&format!("a_store_that_restarts_all_the_time_matches_the_model {round}"));
         let check = conformance::checks()
             .into_iter()
             .find(|check| check.name == "random_operations_match_a_model");
-        (check.unwrap().run)(Bed::new(Arc::new(Restarting::new(seed)))).await;
+        (check.unwrap().run)(Bed::new(Arc::new(Restarting::new(seed)), seed)).await;
     }
 }

@@ -128,6 +128,28 @@ async fn eventful(store: &EmbeddedStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_right_after_opening_sees_the_whole_log() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 1..=20 {
+        let store = EmbeddedStore::open(directory.path(), Options::default()).unwrap();
+        let before = store.check().unwrap();
+        assert_eq!(
+            (before.problems, before.log_records),
+            (vec![], number - 1),
+            "opening {number}"
+        );
+        assert_eq!(
+            before.segments,
+            u64::from(number > 1),
+            "a store that was only opened has no segment"
+        );
+        put(&store, &key(1, "k"), "v").await;
+        assert_eq!(store.check().unwrap().log_records, number);
+        store.close();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reopened_store_reads_the_same_with_or_without_its_index() {
     for options in [Options::default, tiny] {
         let directory = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ pub struct Tally {
 impl Workload {
     pub fn new(padding: usize) -> Arc<Self> {
         Arc::new(Self {
-            plane: PlaneKeys::new(PlaneId::from_random(rand::random())),
+            plane: PlaneKeys::new(PlaneId::from_random(77)),
             next_id: AtomicU64::new(0),
             attempts: Mutex::default(),
             seen: AtomicU64::new(0),
