@@ -36,6 +36,11 @@ impl Up {
         command
             .args(["up", "--listen", "127.0.0.1:0", "--log", "warn"])
             .args(arguments);
+        Self::run(command)
+    }
+
+    /// Starts a command that is a server, and waits until it is ready.
+    pub fn run(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut ready = String::new();

@@ -196,6 +196,28 @@ fn variables_and_the_file_are_settings_too() {
 }
 
 #[test]
+fn the_log_tells_of_the_server_and_not_of_its_libraries_unless_asked() {
+    let home = home();
+    let stop = |server: Up| {
+        server.signal("-TERM");
+        assert_eq!(server.wait().0, Some(0));
+    };
+    // What is there to be read again is what the index tells of.
+    stop(Up::start(home.path(), &[]));
+    let logged = |level: &str| {
+        let log = home.path().join("log");
+        let mut command = super::process::mica(home.path());
+        command.args(["up", "--listen", "127.0.0.1:0", "--log", level]);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        stop(Up::run(command));
+        std::fs::read_to_string(log).unwrap()
+    };
+    let usual = logged("info");
+    assert!(!usual.contains("lsm_tree"), "{usual}");
+    assert!(logged("warn,lsm_tree=info").contains("lsm_tree"), "it can be asked for");
+}
+
+#[test]
 fn what_was_acknowledged_survives_a_kill_and_a_backup_brings_it_back() {
     let home = home();
     let server = Up::start(home.path(), &[]);
