@@ -31,6 +31,8 @@ pub(in crate::embedded) struct OldVersion {
     pub(in crate::embedded) end: End,
 }
 
+/// Some keys in order, and the one that follows if one does.
+type Listed = (Vec<(Key, Entry)>, Option<Key>);
 type Pair = (lsm_tree::Slice, lsm_tree::Slice);
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -142,7 +144,7 @@ impl View {
         at: Revision,
         after: Option<&Key>,
         limit: usize,
-    ) -> Result<(Vec<(Key, Entry)>, Option<Key>), Damage> {
+    ) -> Result<Listed, Damage> {
         let mut page = Vec::with_capacity(limit.min(1024));
         let mut hidden = DroppedPlanes::new(self, at);
         let mut next = None;

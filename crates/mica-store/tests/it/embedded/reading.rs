@@ -26,17 +26,14 @@ struct Seen {
 
 impl Seen {
     fn found(&self, key: usize, floor: u64, deleted: u64, revision: Option<u64>) {
-        match revision {
-            Some(revision) => {
-                assert!(
-                    revision >= floor && revision > deleted,
-                    "{:?} went back to {revision}",
-                    self.keys[key]
-                );
-                self.newest[key].fetch_max(revision, Ordering::SeqCst);
-            }
-            // A deletion that is under way has no revision here yet.
-            None => {}
+        // An absence proves nothing: a deletion may be under way, and has no revision here yet.
+        if let Some(revision) = revision {
+            let key_text = &self.keys[key];
+            assert!(
+                revision >= floor && revision > deleted,
+                "{key_text:?} went back to {revision}"
+            );
+            self.newest[key].fetch_max(revision, Ordering::SeqCst);
         }
     }
 
