@@ -128,7 +128,7 @@ async fn eventful(store: &EmbeddedStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_check_right_after_opening_sees_the_whole_log() {
+async fn a_check_sees_what_was_there_and_what_was_just_written() {
     let directory = tempfile::tempdir().unwrap();
     for number in 1..=20 {
         let store = EmbeddedStore::open(directory.path(), Options::default()).unwrap();
