@@ -121,9 +121,8 @@ pub fn next_generation(new: &Value, old: Option<&Value>, fields: &[&str]) -> i64
     if changed { generation + 1 } else { generation }
 }
 
-/// Clears what is not stored.
-pub fn prepare_for_storage(metadata: &mut Value) {
+/// Takes out what is not stored, for who wants to put it back.
+pub fn prepare_for_storage(metadata: &mut Value) -> [Option<(String, Value)>; 2] {
     let metadata = object_mut(metadata);
-    metadata.remove("resourceVersion");
-    metadata.remove("selfLink");
+    ["resourceVersion", "selfLink"].map(|field| metadata.remove_entry(field))
 }

@@ -114,7 +114,7 @@ impl Registry {
             definition::begin_delete(&mut new, now);
         }
         served.strategy().marked_for_deletion(&mut new, now);
-        let packed = self.packed(served, target.definition.as_ref(), &new).await?;
+        let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
         if next == Next::Remove {
             let gone = self.remove(target, &entry, &old, dry_run).await?;
             return gone.map(|revision| packed.at(revision).map(Deleted::Gone)).transpose();

@@ -113,7 +113,7 @@ impl Registry {
         &self,
         served: &Served,
         definition: Option<&Definition>,
-        object: &Value,
+        object: &mut Value,
     ) -> Result<Packed, ApiError> {
         let shown = pack(served, object);
         let storage = match (served.custom_kind(), definition) {
@@ -134,7 +134,7 @@ impl Registry {
             .prepare(&mut stored, Malformed::Refuse)
             .map_err(|error| ApiError::internal_text(error.to_string()))?;
         // Its defaults are those of another version: no reader may take these bytes as they are.
-        let value = pack_as(storage, &stored, NORMALISED_BY_NONE);
+        let value = pack_as(storage, &mut stored, NORMALISED_BY_NONE);
         Ok(Packed { value, shown })
     }
 }
@@ -183,7 +183,7 @@ fn repack(served: &Served, kind: &CustomKind, mut object: Value, revision: Revis
         .prepare(&mut object, Malformed::Drop)
         .map_err(|error| ApiError::internal_text(error.to_string()))?;
     kind.schema.default(&mut object);
-    read_back(pack(served, &object), revision)
+    read_back(pack(served, &mut object), revision)
 }
 
 fn tree(stored: &Stored) -> Result<Value, ApiError> {
@@ -253,27 +253,34 @@ pub(super) fn to_stored(served: &Served, object: Value) -> Value {
     }
 }
 
-/// The stored form of an object in its stored version.
-pub(super) fn pack(served: &Served, object: &Value) -> bytes::Bytes {
+/// The stored form of an object in its stored version. The object itself forgets what storing it would make it forget.
+pub(super) fn pack(served: &Served, object: &mut Value) -> bytes::Bytes {
     pack_as(served, object, served.normaliser)
 }
 
-fn pack_as(served: &Served, object: &Value, normaliser: u64) -> bytes::Bytes {
-    let mut bare = object.clone();
-    meta::prepare_for_storage(metadata_mut(&mut bare));
-    let Form::BuiltIn { stored_ty, .. } = served.form() else {
-        let (json, hole) = encode_custom(&bare);
-        return stored::pack_at(&json, hole, normaliser);
+fn pack_as(served: &Served, object: &mut Value, normaliser: u64) -> bytes::Bytes {
+    // Taken out and put back, not copied without: objects can be large.
+    let unstored = meta::prepare_for_storage(metadata_mut(object));
+    let value = match served.form() {
+        Form::BuiltIn { stored_ty, .. } => {
+            let map = object::object_mut(object);
+            let implied = ["kind", "apiVersion"].map(|field| map.remove_entry(field));
+            if served.forgets_empty() {
+                codec::forget_empty(&Shape::Struct(*stored_ty), object);
+            }
+            let mut json = Vec::with_capacity(1024);
+            codec::encode(*stored_ty, object, &mut json);
+            let value = stored::pack(&json, object::string(object, &["metadata", "uid"]), normaliser);
+            object::object_mut(object).extend(implied.into_iter().flatten());
+            value
+        }
+        _ => {
+            let (json, hole) = encode_custom(object);
+            stored::pack_at(&json, hole, normaliser)
+        }
     };
-    for field in ["kind", "apiVersion"] {
-        object::remove(&mut bare, &[field]);
-    }
-    if served.forgets_empty() {
-        codec::forget_empty(&Shape::Struct(*stored_ty), &mut bare);
-    }
-    let mut json = Vec::with_capacity(1024);
-    codec::encode(*stored_ty, &bare, &mut json);
-    stored::pack(&json, object::string(object, &["metadata", "uid"]), normaliser)
+    object::object_mut(metadata_mut(object)).extend(unstored.into_iter().flatten());
+    value
 }
 
 /// A custom object as upstream prints it, fields in the order of their names, and where its resourceVersion goes: right

@@ -148,7 +148,7 @@ impl Scan {
         if places.len() > COUNTED_PLACES {
             return Ok(None);
         }
-        let mut count = self.store.count(&self.range, Some(at), Some(after)).await?;
+        let mut count = self.registry.store.count(&self.range, Some(at), Some(after)).await?;
         for rest in places {
             let key = plane_key(plane, &self.served, &rest);
             let query = RangeQuery {
@@ -157,7 +157,7 @@ impl Scan {
                 after: None,
                 limit: 1,
             };
-            let shown = match self.store.range(query).await?.records.first() {
+            let shown = match self.registry.store.range(query).await?.records.first() {
                 Some((_, record)) => {
                     count = count.saturating_sub(1);
                     plane.read(&key, record)?.object().is_some()

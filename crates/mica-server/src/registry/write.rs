@@ -3,6 +3,7 @@
 //! The order of steps is upstream's (`endpoints/handlers`, `registry/rest`, `registry/generic/registry/store.go`), because
 //! clients can tell: which error wins, what managed fields record, what a no-op leaves alone.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use mica_machinery::field;
@@ -215,26 +216,52 @@ impl Registry {
             ));
         }
         let name = object::name(&object).to_owned();
-        let entry = self
-            .entry(&step.target().plane, served, step.target().namespace.as_deref(), &name)
-            .await?;
-        if let Some(there) = &entry.stored {
-            return Err(exists(served, &name, there));
-        }
-        let side = self.side.on_create(served, &object)?;
-        let packed = self.packed(served, step.target().definition.as_ref(), &object).await?;
-        let revision = match request.options.dry_run {
-            DryRun::All => Revision(0),
-            DryRun::No => {
-                let revision = self.put(step.target(), &entry, packed.value.clone(), side).await?;
-                revision.ok_or_else(|| ApiError::already_exists(&served.name, &name))?
-            }
-        };
+        let definition = step.target().definition.as_ref();
+        let packed = self.packed(served, definition, &mut object).await?;
+        let revision = self.add(&step, &name, &object, &packed.value).await?;
         Ok(Written {
             stored: packed.at(revision)?,
             created: true,
             warnings,
         })
+    }
+
+    /// Puts a new object where nothing is. Returns no revision if that was only tried.
+    async fn add(
+        &self,
+        step: &Step<'_>,
+        name: &str,
+        object: &Value,
+        value: &bytes::Bytes,
+    ) -> Result<Revision, ApiError> {
+        let (target, served) = (step.target(), step.served());
+        let mut vacant = match step.options.dry_run {
+            DryRun::No => vacant(target, name),
+            DryRun::All => None,
+        };
+        loop {
+            let supposed = vacant.is_some();
+            let entry = match vacant.take() {
+                Some(entry) => entry,
+                None => {
+                    let namespace = target.namespace.as_deref();
+                    self.entry(&target.plane, served, namespace, name).await?
+                }
+            };
+            if let Some(there) = &entry.stored {
+                return Err(exists(served, name, there));
+            }
+            let side = self.side.on_create(served, object)?;
+            if step.options.dry_run == DryRun::All {
+                return Ok(Revision(0));
+            }
+            match self.put(target, &entry, value.clone(), side).await? {
+                Some(revision) => return Ok(revision),
+                // Something is there: what, says a look.
+                None if supposed => {}
+                None => return Err(ApiError::already_exists(&served.name, name)),
+            }
+        }
     }
 
     /// Replaces an object, or creates it where the kind lets a PUT do that.
@@ -277,10 +304,15 @@ impl Registry {
                     answer => return answer,
                 }
             };
-            let wanted = object.clone();
-            let conditional = object::string(&wanted, &["metadata", "resourceVersion"]);
+            let conditional = object::string(&object, &["metadata", "resourceVersion"]);
             let conditional = parse_version(conditional).map_err(|error| error.for_update())?;
-            check_uid(target, &wanted, old)?;
+            check_uid(target, &object, old)?;
+            // Only what names no version is tried again.
+            let wanted = if conditional.is_some() {
+                std::mem::take(&mut object)
+            } else {
+                object.clone()
+            };
             if let Some(written) = self.replace(&step, &entry, wanted, request.managers, &warnings).await? {
                 return Ok(written);
             }
@@ -347,7 +379,11 @@ impl Registry {
         let old = stored_value(served, &shown)?;
         check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
         let mut new = wanted;
-        let live = served_value(served, &shown)?;
+        // What clients see of it; parsed a second time only where that differs from what is stored.
+        let live = match served.face() {
+            Some(_) => Cow::Owned(served_value(served, &shown)?),
+            None => Cow::Borrowed(&old),
+        };
         step.record_manager(Some(&live), &mut new, managers);
         let mut new = to_stored(served, new);
         let context = step.context();
@@ -365,7 +401,7 @@ impl Registry {
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
         managed::keep_times_of_noop(&mut new, &old);
-        let packed = self.packed(served, target.definition.as_ref(), &new).await?;
+        let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
         let written = |stored: Stored| Written {
             stored,
             created: false,
@@ -482,6 +518,20 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// What a create may suppose of a place where no base layer has anything: that nothing is there. If that is wrong, the
+/// commit says so, and mostly it is not. `None`: it has to be looked up.
+fn vacant(target: &Target, name: &str) -> Option<Entry> {
+    let (plane, storage) = (&target.plane, &target.served.storage);
+    let key = plane.keys.object(storage, target.namespace.as_deref(), name);
+    let bare = !plane.base.contains(storage, key.rest()) && !plane.layers.contain(storage, key.rest());
+    bare.then_some(Entry {
+        key,
+        own: None,
+        from_base: false,
+        stored: None,
+    })
 }
 
 /// What a write changes in the index of owners.

@@ -1,6 +1,8 @@
 //! Bodies of writes: from bytes to an object of the right kind, with upstream's words for what is wrong.
 
-use mica_machinery::codec::{self, Decoded};
+use std::borrow::Cow;
+
+use mica_machinery::codec::{self, Decoded, Document};
 use mica_machinery::facts::{TypeId, facts};
 use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::schema::Malformed;
@@ -53,11 +55,11 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
     };
     let mut extra = None;
     let json = match format {
-        Format::Json => body.to_vec(),
+        Format::Json => Cow::Borrowed(body),
         Format::Yaml => {
             let converted = yaml::to_json(body).map_err(|error| unrecognized(&error))?;
             extra = converted.strict;
-            converted.json
+            Cow::Owned(converted.json)
         }
         Format::Protobuf => return read_protobuf(body, wanted, &unrecognized),
     };
@@ -65,7 +67,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         Rules::Known(ty) => ty,
         Rules::Custom(kind) => return read_custom(body, &json, extra, wanted, kind, validation, &unrecognized),
     };
-    let stated = codec::interpret(&json).map_err(|error| unrecognized(&error))?;
+    let (document, stated) = Document::interpret(&json).map_err(|error| unrecognized(&error))?;
     let (group, version) = match stated.api_version.as_str() {
         "" | "/" => (wanted.group, wanted.version),
         text => split_version(text).ok_or_else(|| unrecognized(&format!("unexpected GroupVersion string: {text}")))?,
@@ -82,7 +84,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
     check_kind(group, version, kind, wanted).map_err(|why| {
         cannot(&undecodable(group, version, kind, |ty| codec::decode(ty, &json).err()).unwrap_or(why))
     })?;
-    let Decoded { value, strict } = codec::decode(ty, &json).map_err(|error| cannot(&error))?;
+    let Decoded { value, strict } = document.decode(ty).map_err(|error| cannot(&error))?;
     Ok(Read {
         object: typed(value, wanted),
         managers: managed::request_of(&json),
