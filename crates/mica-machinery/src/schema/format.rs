@@ -6,6 +6,8 @@
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
+use serde_json::Value;
+
 use super::address;
 use super::node::{Type, Types};
 use super::pattern::Pattern;
@@ -68,6 +70,36 @@ static CLOCK: LazyLock<Pattern> = LazyLock::new(|| {
 });
 static AMOUNT: LazyLock<regex::Regex> =
     LazyLock::new(|| regex::Regex::new(r"([0-9]+)[\t\n\x0C\r ]*([A-Za-zµ]+)").expect("the expression is constant"));
+
+/// The formats in a schema that mean nothing for their types.
+pub fn unrecognized(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(schema, &mut found);
+    found
+}
+
+fn collect(schema: &Value, found: &mut Vec<String>) {
+    let text = |word: &str| schema.get(word).and_then(Value::as_str).unwrap_or_default();
+    let types = match text("type") {
+        "" | "string" => Some(Types::Any),
+        "integer" => Some(Types::One(Type::Integer)),
+        "number" => Some(Types::One(Type::Number)),
+        _ => None,
+    };
+    let format = text("format");
+    if !format.is_empty() && types.and_then(|types| Format::parse(format, types)).is_none() {
+        found.push(format.to_owned());
+    }
+    for word in ["items", "additionalProperties", "not"] {
+        schema.get(word).into_iter().for_each(|inner| collect(inner, found));
+    }
+    for word in ["allOf", "anyOf", "oneOf"] {
+        let parts = schema.get(word).and_then(Value::as_array).into_iter().flatten();
+        parts.for_each(|inner| collect(inner, found));
+    }
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    properties.for_each(|(_, inner)| collect(inner, found));
+}
 
 impl Format {
     /// The format of this name, where it means something for the type.

@@ -14,7 +14,7 @@ pub mod default_check;
 mod embedded;
 mod expression;
 mod failure;
-mod format;
+pub(crate) mod format;
 pub(crate) mod go;
 pub mod jsonpath;
 mod listtype;

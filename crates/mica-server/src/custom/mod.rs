@@ -37,6 +37,22 @@ pub fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+/// Whether a change of a definition changes how its objects are served: what it says, or which names it has.
+pub fn serves_otherwise(event: &mica_store::Event) -> bool {
+    let said = |value: &bytes::Bytes| {
+        let record = mica_store::Record {
+            value: value.clone(),
+            revision: event.revision,
+        };
+        let stored = crate::stored::Content::read(&record).ok()?.object()?;
+        set::said(&stored).ok()
+    };
+    match (&event.previous, &event.change) {
+        (Some(previous), mica_store::Change::Put(value)) => said(&previous.value) != said(value),
+        _ => true,
+    }
+}
+
 /// The definitions of all planes.
 pub struct Definitions {
     store: Arc<dyn Store>,

@@ -133,6 +133,12 @@ struct Said<'a> {
     status: Value,
 }
 
+/// What a definition says, and which names it has, in one text.
+pub fn said(stored: &Stored) -> Result<String, serde_json::Error> {
+    let said: Said<'_> = serde_json::from_slice(stored.json())?;
+    Ok(format!("{}\0{}", said.status["acceptedNames"], said.spec.get()))
+}
+
 impl Shared {
     /// A definition's versions: made, or found if the same is in use already.
     pub async fn versions(&self, name: &str, stored: &Stored) -> Result<Arc<Versions>, ApiError> {

@@ -2,7 +2,6 @@
 
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
-use mica_machinery::schema::Malformed;
 use mica_machinery::strategic::conversion_text;
 use mica_machinery::{codec, object};
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use super::{Registry, check_state, served_value};
 use crate::authz::Grant;
 use crate::error::ApiError;
 use crate::options::WriteOptions;
-use crate::scheme::{Form, Served};
+use crate::scheme::Form;
 
 pub struct ApplyRequest {
     /// What the manager wants, as sent.
@@ -31,7 +30,7 @@ impl Registry {
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
             let live = match &entry.stored {
-                Some(stored) => Some(served_value(served, &self.present(served, stored.clone()).await?)?),
+                Some(stored) => Some(served_value(served, &self.present(served, target.definition.as_ref(), stored.clone()).await?)?),
                 None => None,
             };
             if live.is_none() && !target.subresource.is_empty() {
@@ -81,7 +80,7 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
     step.with_write(|write| {
         let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
         let Form::BuiltIn { ty, .. } = served.form() else {
-            return prepared(served, object).map_err(ApplyError::BadRequest);
+            return Ok(object);
         };
         let decoded = codec::decode_value(*ty, &object)
             .map_err(|error| managed::undecodable(&object, &conversion_text(&error), write))?;
@@ -92,15 +91,6 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
         Ok(value)
     })
     .map_err(refuse)
-}
-
-/// A custom object that applying gave, pruned.
-fn prepared(served: &Served, mut object: Value) -> Result<Value, String> {
-    if let Some(kind) = served.custom_kind() {
-        let prepared = kind.schema.prepare(&mut object, Malformed::Refuse);
-        prepared.map_err(|error| error.to_string())?;
-    }
-    Ok(object)
 }
 
 fn refuse(error: ApplyError) -> ApiError {

@@ -68,7 +68,7 @@ impl Registry {
         let Some(stored) = entry.stored.clone() else {
             return Err(ApiError::not_found(&served.name, target.object()));
         };
-        let shown = self.present(served, stored.clone()).await?;
+        let shown = self.present(served, target.definition.as_ref(), stored.clone()).await?;
         let old = stored_value(served, &shown)?;
         if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
             return Err(ApiError::precondition_failed(
@@ -117,17 +117,15 @@ impl Registry {
         let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
         if next == Next::Remove {
             let gone = self.remove(target, &entry, &old, dry_run).await?;
-            return gone.map(|revision| packed.at(revision).map(Deleted::Gone)).transpose();
+            return Ok(gone.map(|revision| Deleted::Gone(packed.at(revision))));
         }
         let unchanged = read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || dry_run == DryRun::All {
-            return packed.at(stored.revision).map(|stored| Some(Deleted::Waiting(stored)));
+            return Ok(Some(Deleted::Waiting(packed.at(stored.revision))));
         }
         let side = self.side.on_update(served, &new, &old)?;
         let revision = self.put(target, &entry, packed.value.clone(), side).await?;
-        revision
-            .map(|revision| packed.at(revision).map(Deleted::Waiting))
-            .transpose()
+        Ok(revision.map(|revision| Deleted::Waiting(packed.at(revision))))
     }
 
     /// Deletes every object that a list would show, and returns them as they were.

@@ -51,16 +51,19 @@ pub fn converts_by_webhook(kind: &CustomKind) -> bool {
 
 impl Registry {
     /// A stored object as clients of this resource see it.
-    pub(crate) async fn present(&self, served: &Served, stored: Stored) -> Result<Stored, ApiError> {
-        match needs_work(served, &stored) {
+    pub(crate) async fn present(
+        &self,
+        served: &Served,
+        definition: Option<&Definition>,
+        stored: Stored,
+    ) -> Result<Stored, ApiError> {
+        match Stale::of(served, definition, &stored) {
             None => Ok(stored),
-            Some(kind) => {
-                let objects = vec![tree(&stored)?];
-                let mut converted = self.in_version(kind, objects).await?;
-                let object = converted
-                    .pop()
-                    .ok_or_else(|| ApiError::internal("a conversion lost an object"))?;
-                repack(served, kind, object, stored.revision)
+            Some(stale) => {
+                let objects = vec![stale.current(&stored)?];
+                let mut converted = self.in_version(stale.kind, objects).await?;
+                let object = converted.pop().ok_or_else(lost)?;
+                stale.repack(object, stored.revision)
             }
         }
     }
@@ -69,27 +72,26 @@ impl Registry {
     pub(crate) async fn present_all<K: Send>(
         &self,
         served: &Served,
+        definition: Option<&Definition>,
         mut items: Vec<(K, Stored)>,
     ) -> Result<Vec<(K, Stored)>, ApiError> {
-        let Some(kind) = served.custom_kind() else {
+        let mut trees = Vec::new();
+        let mut places = Vec::new();
+        for (at, (_, stored)) in items.iter().enumerate() {
+            if let Some(stale) = Stale::of(served, definition, stored) {
+                trees.push(stale.current(stored)?);
+                places.push((at, stale));
+            }
+        }
+        let Some((_, first)) = places.first() else {
             return Ok(items);
         };
-        let stale: Vec<usize> = (0..items.len())
-            .filter(|at| needs_work(served, &items[*at].1).is_some())
-            .collect();
-        if stale.is_empty() {
-            return Ok(items);
+        let converted = self.in_version(first.kind, trees).await?;
+        if converted.len() != places.len() {
+            return Err(lost());
         }
-        let trees = stale
-            .iter()
-            .map(|at| tree(&items[*at].1))
-            .collect::<Result<Vec<_>, _>>()?;
-        let converted = self.in_version(kind, trees).await?;
-        if converted.len() != stale.len() {
-            return Err(ApiError::internal("a conversion lost an object"));
-        }
-        for (at, object) in stale.into_iter().zip(converted) {
-            items[at].1 = repack(served, kind, object, items[at].1.revision)?;
+        for ((at, stale), object) in places.into_iter().zip(converted) {
+            items[at].1 = stale.repack(object, items[at].1.revision)?;
         }
         Ok(items)
     }
@@ -108,35 +110,40 @@ impl Registry {
         Ok(objects)
     }
 
-    /// What is stored of an object that clients see as `object`, and what they see of it.
+    /// What is stored of an object that clients of a version wrote, and what they see of it.
     pub(super) async fn packed(
         &self,
         served: &Served,
         definition: Option<&Definition>,
         object: &mut Value,
     ) -> Result<Packed, ApiError> {
-        let shown = pack(served, object);
         let storage = match (served.custom_kind(), definition) {
             (Some(kind), Some(definition)) if kind.version != kind.storage_version => definition.storage(),
             _ => None,
         };
         let Some((storage, kind)) = storage.and_then(|storage| Some((storage, storage.custom_kind()?))) else {
+            let value = pack(served, object);
             return Ok(Packed {
-                value: shown.clone(),
-                shown,
+                shown: read_back(value.clone(), Revision(0))?,
+                value,
             });
         };
         let mut converted = self.in_version(kind, vec![object.clone()]).await?;
-        let mut stored = converted
-            .pop()
-            .ok_or_else(|| ApiError::internal("a conversion lost an object"))?;
+        let mut stored = converted.pop().ok_or_else(lost)?;
         kind.schema
             .prepare(&mut stored, Malformed::Refuse)
             .map_err(|error| ApiError::internal_text(error.to_string()))?;
         // Its defaults are those of another version: no reader may take these bytes as they are.
         let value = pack_as(storage, &mut stored, NORMALISED_BY_NONE);
+        // What the storage version cannot hold is lost, and the client sees that.
+        let shown = read_back(value.clone(), Revision(0))?;
+        let shown = self.present(served, definition, shown).await?;
         Ok(Packed { value, shown })
     }
+}
+
+fn lost() -> ApiError {
+    ApiError::internal("a conversion lost an object")
 }
 
 /// The two forms of an object that is about to be stored: most often the same.
@@ -144,46 +151,78 @@ pub(super) struct Packed {
     /// What goes to the store.
     pub value: bytes::Bytes,
     /// What clients of the request's version see.
-    pub shown: bytes::Bytes,
+    shown: Stored,
 }
 
 impl Packed {
     /// The object as clients see it, at a revision.
-    pub fn at(self, revision: Revision) -> Result<Stored, ApiError> {
-        read_back(self.shown, revision)
+    pub fn at(self, revision: Revision) -> Stored {
+        self.shown.at(revision)
     }
 }
 
-/// The custom kind that this object has to be brought into the form of.
-fn needs_work<'s>(served: &'s Served, stored: &Stored) -> Option<&'s CustomKind> {
-    served.custom_kind().filter(|_| stored.normaliser != served.normaliser)
+/// A custom object that was stored in another version than is asked for, or under another schema.
+struct Stale<'a> {
+    served: &'a Served,
+    kind: &'a CustomKind,
+    definition: Option<&'a Definition>,
+}
+
+impl<'a> Stale<'a> {
+    fn of(served: &'a Served, definition: Option<&'a Definition>, stored: &Stored) -> Option<Self> {
+        let kind = served.custom_kind().filter(|_| stored.normaliser != served.normaliser)?;
+        Some(Self {
+            served,
+            kind,
+            definition,
+        })
+    }
+
+    /// The object in the version that it is stored in, under that version's schema of today: that one's defaults count.
+    fn current(&self, stored: &Stored) -> Result<Value, ApiError> {
+        let mut object = tree(stored)?;
+        let api_version = object::string(&object, &["apiVersion"]);
+        let mut versions = self.definition.into_iter().flat_map(Definition::versions);
+        let own = versions.find(|version| version.api_version == api_version);
+        if let Some(kind) = own.and_then(|version| version.custom_kind()) {
+            kind.schema.prepare(&mut object, Malformed::Drop).map_err(unpresentable)?;
+            kind.schema.default(&mut object);
+        }
+        Ok(object)
+    }
+
+    /// An object in the version that is asked for, in its final form.
+    fn repack(&self, mut object: Value, revision: Revision) -> Result<Stored, ApiError> {
+        let prepared = self.kind.schema.prepare(&mut object, Malformed::Refuse);
+        prepared.map_err(unpresentable)?;
+        read_back(pack(self.served, &object), revision)
+    }
+}
+
+fn unpresentable(error: mica_machinery::field::Error) -> ApiError {
+    ApiError::internal_text(error.to_string())
 }
 
 /// A stored object that nothing has to be asked for to present, or `None` if that takes a webhook.
-pub(super) fn present_now(served: &Served, stored: Stored) -> Option<Result<Stored, ApiError>> {
-    let Some(kind) = needs_work(served, &stored) else {
+pub(super) fn present_now(
+    served: &Served,
+    definition: Option<&Definition>,
+    stored: Stored,
+) -> Option<Result<Stored, ApiError>> {
+    let Some(stale) = Stale::of(served, definition, &stored) else {
         return Some(Ok(stored));
     };
-    let mut object = match tree(&stored) {
+    let mut object = match stale.current(&stored) {
         Ok(object) => object,
         Err(error) => return Some(Err(error)),
     };
     if object::string(&object, &["apiVersion"]) != served.api_version {
-        if converts_by_webhook(kind) {
+        if converts_by_webhook(stale.kind) {
             return None;
         }
         object::set(&mut object, &["apiVersion"], served.api_version.as_str());
     }
-    Some(repack(served, kind, object, stored.revision))
-}
-
-/// An object in a version's form, under that version's schema of today.
-fn repack(served: &Served, kind: &CustomKind, mut object: Value, revision: Revision) -> Result<Stored, ApiError> {
-    kind.schema
-        .prepare(&mut object, Malformed::Drop)
-        .map_err(|error| ApiError::internal_text(error.to_string()))?;
-    kind.schema.default(&mut object);
-    read_back(pack(served, &mut object), revision)
+    Some(stale.repack(object, stored.revision))
 }
 
 fn tree(stored: &Stored) -> Result<Value, ApiError> {

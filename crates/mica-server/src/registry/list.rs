@@ -57,6 +57,7 @@ impl Registry {
         let extent = selection.extent(served, target.namespace.as_deref());
         let (at, after) = (place.at, place.after.clone());
         let scan = Scan::of_plane(self.clone(), plane.clone(), served.clone(), &extent, at, after);
+        let scan = scan.defined_by(target.definition.as_ref());
         self.begin(scan, selection, place, options, Tokens::Rests).await
     }
 

@@ -142,7 +142,7 @@ impl Registry {
         let stored = entry
             .stored
             .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))?;
-        self.present(&target.served, stored).await
+        self.present(&target.served, target.definition.as_ref(), stored).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision};
 
 use super::Registry;
+use crate::custom::Definition;
 use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::scheme::Served;
@@ -46,6 +47,8 @@ pub struct Scan {
     /// The plane whose base layer is laid under; `None` for walks over all planes, which show own records only.
     plane: Option<Arc<Plane>>,
     served: Arc<Served>,
+    /// What defines the resource, if it is a custom one.
+    definition: Option<Definition>,
     range: KeyRange,
     under: Under,
     at: Option<Revision>,
@@ -99,6 +102,7 @@ impl Scan {
             registry,
             plane,
             served,
+            definition: None,
             range,
             under,
             at,
@@ -108,6 +112,13 @@ impl Scan {
             finished: false,
             page: PAGE,
         }
+    }
+
+    /// Walks objects of a custom resource.
+    #[must_use]
+    pub fn defined_by(mut self, definition: Option<&Definition>) -> Self {
+        self.definition = definition.cloned();
+        self
     }
 
     /// Reads smaller pages: for walks that will stop after about this many.
@@ -213,7 +224,7 @@ impl Scan {
         }
         if self.served.custom_kind().is_some() {
             let items = std::mem::take(&mut self.buffer).into();
-            self.buffer = self.registry.present_all(&self.served, items).await?.into();
+            self.buffer = self.registry.present_all(&self.served, self.definition.as_ref(), items).await?.into();
         }
         self.after = last;
         self.page = PAGE;

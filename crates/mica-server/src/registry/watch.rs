@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::form::present_now;
 use super::{Listing, Registry, Selection};
 use crate::authz::{Grant, Permit};
+use crate::custom::Definition;
 use crate::error::ApiError;
 use crate::options::{ListOptions, parse_version};
 use crate::plane::Plane;
@@ -65,6 +66,8 @@ pub struct WatchStart {
     served: Arc<Served>,
     /// The plane whose base layer is laid under; none for watches over all planes.
     plane: Option<Arc<Plane>>,
+    /// What defines the resource, if it is a custom one, and what happens to that.
+    definition: Option<(Definition, Watch)>,
     range: KeyRange,
     selection: Selection,
     phase: Phase,
@@ -103,15 +106,21 @@ impl Registry {
             Begin::State => Phase::Initial(Box::new(self.list(grant, &newest(options)).await?)),
             Begin::After(revision) => Phase::Open(revision),
         };
-        self.start(
-            &target.served,
-            Some(target.plane.clone()),
-            range,
-            selection,
-            phase,
-            options,
-        )
-        .await
+        let mut watch = self
+            .start(
+                &target.served,
+                Some(target.plane.clone()),
+                range,
+                selection,
+                phase,
+                options,
+            )
+            .await?;
+        if let Some(definition) = &target.definition {
+            let changes = self.definition_changes(definition).await?;
+            watch.definition = Some((definition.clone(), changes));
+        }
+        Ok(watch)
     }
 
     /// Opens a watch over every plane but root. The permit says that the asker may.
@@ -144,6 +153,19 @@ impl Registry {
         .await
     }
 
+    /// What happens to a definition from the state on that it was read in.
+    async fn definition_changes(&self, definition: &Definition) -> Result<Watch, ApiError> {
+        let range = KeyRange::One(definition.key().clone());
+        // Most definitions are older than what the store remembers: then what is there now has to be the same.
+        let now = self.store.status().await?.revision;
+        let changes = self.store.watch(range, now).await?;
+        let record = self.store.get(definition.key()).await?;
+        match record {
+            Some(record) if record.revision == definition.revision() => Ok(changes),
+            _ => Err(ApiError::stale_plane()),
+        }
+    }
+
     async fn first_phase(&self, options: &ListOptions) -> Result<Begin, ApiError> {
         let version = parse_version(&options.resource_version).map_err(|error| error.for_get())?;
         if options.send_initial_events == Some(true) {
@@ -171,6 +193,7 @@ impl Registry {
             registry: self.clone(),
             served: served.clone(),
             plane,
+            definition: None,
             range,
             selection,
             phase,
@@ -249,6 +272,9 @@ impl WatchStart {
     /// The next thing to tell of a watch that is live; `None` when it is over.
     pub fn poll_live(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         loop {
+            if self.poll_definition(cx).is_ready() {
+                self.phase = Phase::Ended;
+            }
             // First: a stream of events that never pauses must not outlive the deadline.
             if self.poll_alarm(cx).is_ready() {
                 if Instant::now() >= self.deadline {
@@ -266,6 +292,19 @@ impl WatchStart {
                 Ok(Some(item)) => return Poll::Ready(Some(item)),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(self.fail(error))),
+            }
+        }
+    }
+
+    /// Ready when the resource is not any more what it was: clients have to look at it anew.
+    fn poll_definition(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((_, changes)) = &mut self.definition else {
+            return Poll::Pending;
+        };
+        loop {
+            match ready!(changes.poll_next(cx)) {
+                Ok(Signal::Event(event)) if !crate::custom::serves_otherwise(&event) => {}
+                _ => return Poll::Ready(()),
             }
         }
     }
@@ -418,7 +457,7 @@ impl WatchStart {
             None => Content::read(record)?.object(),
         };
         let presented = stored.map(|stored| {
-            present_now(&self.served, stored)
+            present_now(&self.served, self.definition.as_ref().map(|(definition, _)| definition), stored)
                 .unwrap_or_else(|| Err(ApiError::internal("watching takes no conversion webhooks yet")))
         });
         presented.transpose()

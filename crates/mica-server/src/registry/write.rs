@@ -10,6 +10,7 @@ use mica_machinery::field;
 use mica_machinery::kind::{User as KindUser, WriteContext};
 use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::meta::{self, Admission};
+use mica_machinery::schema::Malformed;
 use mica_machinery::object;
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
@@ -151,6 +152,8 @@ impl<'a> Step<'a> {
         // Kinds with two faces are validated, and named in errors, as what they are stored as.
         let (group, kind) = match served.face() {
             Some(stored) => (stored.group, stored.kind),
+            // A custom object may say that it is of another kind, and is named so.
+            None if served.custom_kind().is_some() => (served.group(), object::string(object, &["kind"])),
             None => (served.group(), served.kind()),
         };
         Err(ApiError::invalid(group, kind, object::name(object), errors))
@@ -220,7 +223,7 @@ impl Registry {
         let packed = self.packed(served, definition, &mut object).await?;
         let revision = self.add(&step, &name, &object, &packed.value).await?;
         Ok(Written {
-            stored: packed.at(revision)?,
+            stored: packed.at(revision),
             created: true,
             warnings,
         })
@@ -333,7 +336,7 @@ impl Registry {
             let Some(old) = &entry.stored else {
                 return Err(ApiError::not_found(&served.name, target.object()));
             };
-            let old = self.present(served, old.clone()).await?;
+            let old = self.present(served, target.definition.as_ref(), old.clone()).await?;
             let patched = (request.patch)(&document(served, &old)?)?;
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
             settle_metadata(target, &mut wanted)
@@ -375,7 +378,7 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
-        let shown = self.present(served, stored.clone()).await?;
+        let shown = self.present(served, target.definition.as_ref(), stored.clone()).await?;
         let old = stored_value(served, &shown)?;
         check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
         let mut new = wanted;
@@ -400,6 +403,9 @@ impl Registry {
         step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
+        if managers == Managers::Applied {
+            clean_applied(served, &mut new)?;
+        }
         managed::keep_times_of_noop(&mut new, &old);
         let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
         let written = |stored: Stored| Written {
@@ -409,15 +415,15 @@ impl Registry {
         };
         if goes_now(served, &new, &old) {
             let revision = self.remove(target, entry, &old, step.options.dry_run).await?;
-            return revision.map(|revision| packed.at(revision).map(written)).transpose();
+            return Ok(revision.map(|revision| written(packed.at(revision))));
         }
         let unchanged = read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || step.options.dry_run == DryRun::All {
-            return Ok(Some(written(packed.at(stored.revision)?)));
+            return Ok(Some(written(packed.at(stored.revision))));
         }
         let side = self.side.on_update(served, &new, &old)?;
         let revision = self.put(target, entry, packed.value.clone(), side).await?;
-        revision.map(|revision| packed.at(revision).map(written)).transpose()
+        Ok(revision.map(|revision| written(packed.at(revision))))
     }
 
     /// Takes an object away for good. `None`: another write came between.
@@ -532,6 +538,16 @@ fn vacant(target: &Target, name: &str) -> Option<Entry> {
         from_base: false,
         stored: None,
     })
+}
+
+/// What applying gave is validated as it is; readers get it pruned, as they get everything that is stored.
+fn clean_applied(served: &Served, object: &mut Value) -> Result<(), ApiError> {
+    if let Some(kind) = served.custom_kind() {
+        let prepared = kind.schema.prepare(object, Malformed::Drop);
+        prepared.map_err(|error| ApiError::internal_text(error.to_string()))?;
+        kind.schema.default(object);
+    }
+    Ok(())
 }
 
 /// What a write changes in the index of owners.

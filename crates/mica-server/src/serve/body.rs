@@ -127,7 +127,7 @@ fn read_custom(
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
     let unknown = if stated_kind == wanted.kind {
         let prepared = kind.schema.prepare(&mut value, Malformed::Refuse);
-        prepared.map_err(|error| cannot(&error))?
+        prepared.map_err(|error| cannot(&unreadable(error)))?
     } else {
         Vec::new()
     };
@@ -145,6 +145,15 @@ fn read_custom(
         managers: managed::request_of(json),
         warnings,
     })
+}
+
+/// Why an object's metadata cannot be read. Of its own metadata upstream says no more than the decoder does.
+fn unreadable(error: mica_machinery::field::Error) -> String {
+    if error.field == "metadata" {
+        error.detail
+    } else {
+        error.to_string()
+    }
 }
 
 /// The kind and apiVersion that an object says it has.
@@ -206,7 +215,7 @@ fn read_patched(
         let unknown = kind
             .schema
             .prepare(&mut value, Malformed::Refuse)
-            .map_err(|error| error.to_string())?;
+            .map_err(unreadable)?;
         warnings.extend(unknown.into_iter().map(|field| format!("unknown field \"{field}\"")));
     }
     if validation == FieldValidation::Ignore {

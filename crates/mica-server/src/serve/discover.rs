@@ -51,7 +51,9 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         Path::Group(group) => known(documents.group(group)),
         Path::Version { group, version } => match documents.version(group, version) {
             Some(document) => Ok(document.clone()),
-            None if group.is_empty() || documents.group(group).is_some() => return Err(ApiError::no_such_resource()),
+            None if group.is_empty() || is_built_in(call, plane.as_deref(), group) => {
+                return Err(ApiError::no_such_resource());
+            }
             None => Err(()),
         },
         Path::Resource(_) | Path::Other => Err(()),
@@ -70,6 +72,12 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
 
 /// Refuses other methods. Upstream does so only at some of these paths: the index, `/apis`, health and metrics answer to
 /// every method, and load balancers rely on HEAD.
+/// Whether a group has built-in kinds: upstream's answer to an unknown version differs.
+fn is_built_in(call: &Call<'_>, plane: Option<&Plane>, group: &str) -> bool {
+    let scheme = plane.map_or_else(|| call.server.directory.plane_scheme(), |plane| &plane.scheme);
+    scheme.has_group(group)
+}
+
 fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
     if call.parts.method == Method::GET {
         Ok(())

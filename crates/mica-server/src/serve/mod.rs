@@ -65,6 +65,8 @@ pub(crate) struct Call<'a> {
     pub query: Query,
     pub user: Arc<User>,
     pub located: Located,
+    /// What clients are told whatever the answer is.
+    pub warnings: Vec<String>,
 }
 
 impl Call<'_> {
@@ -136,16 +138,26 @@ async fn answer(
         query,
         user,
         located,
+        warnings: Vec::new(),
     };
     match path? {
         Path::Resource(path) => {
+            let mut answer = resource::answer(&mut call, &path).await;
             for _ in 1..STALE_PLANE_TRIES {
-                match resource::answer(&mut call, &path).await {
-                    Err(error) if error.is_stale_plane() => server.forget(&call.located.address).await,
-                    answer => return answer,
+                if !answer.as_ref().is_err_and(ApiError::is_stale_plane) {
+                    break;
                 }
+                server.forget(&call.located.address).await;
+                call.warnings.clear();
+                answer = resource::answer(&mut call, &path).await;
             }
-            resource::answer(&mut call, &path).await
+            match answer {
+                Ok(mut response) => {
+                    warn(&mut response, &call.warnings);
+                    Ok(response)
+                }
+                Err(error) => Err(error.warned(&call.warnings)),
+            }
         }
         path => {
             let raw = call.parts.uri.path().to_owned();

@@ -27,6 +27,9 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     let permit = authz::authorize(&call.user, verb, path, &call.query)?;
     let plane = call.server.plane(&call.located.address).await?;
     let (served, definition) = find(call, &plane, path).await?;
+    if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
+        call.warnings.push(text.to_owned());
+    }
     check_offered(verb, path, &served)?;
     if call.query.flag("export") {
         return Err(ApiError::bad_request(
@@ -79,9 +82,26 @@ async fn find(
     }
     let customs = Box::pin(call.server.definitions.of(plane)).await?;
     match customs.find(&path.group, &path.version, &path.resource) {
-        Some((served, definition)) => Ok((placed(&served, path)?, Some(definition))),
-        None if customs.set().has_group(&path.group) => Err(ApiError::no_such_resource()),
+        Some((served, definition)) => {
+            place_custom(&served, path)?;
+            Ok((served, Some(definition)))
+        }
+        None if plane.scheme.has_group(&path.group) => Err(ApiError::no_such_resource()),
         None => Err(ApiError::page_not_found()),
+    }
+}
+
+/// Refuses a path that is no place in a custom resource. Upstream has no routes for these, and other words.
+fn place_custom(served: &Served, path: &ResourcePath) -> Result<(), ApiError> {
+    let everywhere = served.namespaced() && path.namespace.is_none();
+    if (path.namespace.is_some() && !served.namespaced()) || (everywhere && path.name.is_some()) {
+        return Err(ApiError::page_not_found());
+    }
+    match &path.subresource {
+        Some(name) if served.subresource(name).is_none() => {
+            Err(ApiError::not_found(&served.name, path.name.as_deref().unwrap_or_default()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -124,6 +144,9 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
             .is_some_and(|subresource| subresource.verbs.contains(&verb.as_str())),
         None => served.has_verb(verb.as_str()),
     };
+    if served.custom_kind().is_some() {
+        return check_custom(verb, path, served, offered);
+    }
     // Objects are written inside their namespace: the path over all namespaces is for reading.
     let everywhere = served.namespaced() && path.namespace.is_none();
     let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
@@ -131,6 +154,20 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
     let nameless_change = matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none();
     if !offered || (everywhere && writes) || named_create || nameless_change {
         return Err(ApiError::method_not_allowed());
+    }
+    Ok(())
+}
+
+/// The same for a custom resource.
+fn check_custom(verb: Verb, path: &ResourcePath, served: &Served, offered: bool) -> Result<(), ApiError> {
+    let everywhere = served.namespaced() && path.namespace.is_none();
+    if everywhere && !matches!(verb, Verb::List | Verb::Watch) {
+        return Err(ApiError::page_not_found());
+    }
+    let misplaced = (verb == Verb::Create && path.name.is_some() && path.subresource.is_none())
+        || (matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none());
+    if !offered || misplaced {
+        return Err(ApiError::verb_not_supported(&served.name, verb.as_str()));
     }
     Ok(())
 }
@@ -166,7 +203,7 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 
 /// The form and format of the answer to a request for this resource.
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
-    let output = negotiate::output(call.asked(), route, encodings(served))?;
+    let output = negotiate::output(call.asked(), routed(route, served), encodings(served))?;
     let target = output.conversion.map(|conversion| conversion.target);
     let internal = internal_group(served.group());
     let mismatch = match (route, target) {
@@ -185,8 +222,16 @@ pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, Ap
 
 /// The same for a watch.
 pub fn stream_media(call: &Call<'_>, served: &Served) -> Result<Media, ApiError> {
-    let output = negotiate::stream(call.asked(), Route::Collection, encodings(served))?;
+    let output = negotiate::stream(call.asked(), routed(Route::Collection, served), encodings(served))?;
     complete(call, output, served)
+}
+
+/// Custom resources have no routes, which would check what clients accept.
+fn routed(route: Route, served: &Served) -> Route {
+    match served.custom_kind() {
+        Some(_) => Route::None,
+        None => route,
+    }
 }
 
 fn encodings(served: &Served) -> Encodings {

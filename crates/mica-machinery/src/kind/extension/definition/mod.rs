@@ -86,6 +86,17 @@ impl Strategy for Definition {
         validate_all(new, Some(old))
     }
 
+    fn warnings(&self, ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if ctx.subresource == "status" {
+            return Vec::new();
+        }
+        let known = old.map(unrecognized_formats).unwrap_or_default();
+        let mut found = unrecognized_formats(new);
+        found.retain(|format| !known.contains(format));
+        let text = |format: &String| format!("unrecognized format {}", crate::field::quote(format));
+        found.iter().map(text).collect()
+    }
+
     // The rule depends on group and plural, so validation checks the name.
     fn name_errors(&self, _name: &str, _name_use: NameUse) -> Vec<String> {
         Vec::new()
@@ -154,6 +165,16 @@ pub fn set_condition(definition: &mut Value, r#type: &str, status: &str, why: [&
         "type": r#type, "status": status, "lastTransitionTime": now, "reason": why[0], "message": why[1],
     }));
     object::set(definition, &["status", "conditions"], conditions);
+}
+
+/// The formats in a definition's schemas that mean nothing. A schema that all versions share counts once.
+fn unrecognized_formats(definition: &Value) -> Vec<String> {
+    let schemas = versions(definition).iter().map(|version| &version["schema"]["openAPIV3Schema"]);
+    let mut schemas: Vec<&Value> = schemas.collect();
+    if schemas.windows(2).all(|pair| pair[0] == pair[1]) {
+        schemas.truncate(1);
+    }
+    schemas.into_iter().flat_map(crate::schema::format::unrecognized).collect()
 }
 
 fn versions(object: &Value) -> &[Value] {
