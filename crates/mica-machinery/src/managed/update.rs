@@ -113,8 +113,9 @@ fn entries_before(live: Option<&Value>, given: Option<&Value>, request: Request,
 
 /// The managers after this write.
 pub(super) fn record(live: &Value, new: &Value, entries: Entries, write: &Write<'_>) -> Result<Entries, TypeErrors> {
-    let mut comparisons = Comparisons::new(live, new, write)?;
-    let mut entries = comparisons.take_from_others(reconciled(live, entries, write), None);
+    let entries = reconciled(live, entries, write);
+    let comparisons = Comparisons::new(live, new, write, &entries)?;
+    let mut entries = comparisons.take_from_others(entries, None);
     let own = &comparisons.own;
     let fields = own.modified.union(&own.added).recursive_difference(write.reset);
     if fields.is_empty() {
@@ -164,49 +165,40 @@ pub(super) fn reconciled(live: &Value, mut entries: Entries, write: &Write<'_>) 
 
 /// What changed, in each version that somebody manages fields in.
 pub(super) struct Comparisons<'a> {
-    live: &'a Value,
-    new: &'a Value,
     write: &'a Write<'a>,
     pub(super) own: Comparison,
-    others: HashMap<String, Option<Comparison>>,
+    others: HashMap<String, Comparison>,
 }
 
 impl<'a> Comparisons<'a> {
-    pub(super) fn new(live: &'a Value, new: &'a Value, write: &'a Write<'a>) -> Result<Self, TypeErrors> {
+    /// Compares in the write's version and in those of all entries. Versions that are gone are left out; an object that
+    /// cannot be had in one that is there is an error.
+    pub(super) fn new(live: &Value, new: &Value, write: &'a Write<'a>, entries: &Entries) -> Result<Self, TypeErrors> {
         let own = compare_objects(live, new, write.schema)?.without(write.reset);
-        Ok(Self {
-            live,
-            new,
-            write,
-            own,
-            others: HashMap::new(),
-        })
+        let mut others: HashMap<String, Comparison> = HashMap::new();
+        for version in entries.iter().map(|entry| entry.api_version.as_str()) {
+            if version == write.api_version || others.contains_key(version) {
+                continue;
+            }
+            let converted = |object| write.versions.convert(object, version);
+            if let (Some(live), Some(new)) = (converted(live), converted(new)) {
+                let changes = compare_objects(&live.object, &new.object, new.schema)?;
+                others.insert(version.to_owned(), changes.without(&new.reset));
+            }
+        }
+        Ok(Self { write, own, others })
     }
 
     /// The comparison in a version; `None` if that version is gone.
-    fn at(&mut self, api_version: &str) -> Option<&Comparison> {
+    fn at(&self, api_version: &str) -> Option<&Comparison> {
         if api_version == self.write.api_version {
             return Some(&self.own);
         }
-        if !self.others.contains_key(api_version) {
-            let comparison = self.convert(api_version);
-            self.others.insert(api_version.to_owned(), comparison);
-        }
-        self.others[api_version].as_ref()
-    }
-
-    fn convert(&self, api_version: &str) -> Option<Comparison> {
-        let live = self.write.versions.convert(self.live, api_version)?;
-        let new = self.write.versions.convert(self.new, api_version)?;
-        Some(
-            compare_objects(&live.object, &new.object, new.schema)
-                .ok()?
-                .without(&new.reset),
-        )
+        self.others.get(api_version)
     }
 
     /// What each manager but `except` would lose: fields that it owns and that changed.
-    pub(super) fn conflicts(&mut self, entries: &Entries, except: &Manager) -> Vec<(Manager, Set)> {
+    pub(super) fn conflicts(&self, entries: &Entries, except: &Manager) -> Vec<(Manager, Set)> {
         let mut conflicts = Vec::new();
         for entry in entries.iter().filter(|entry| entry.manager != *except) {
             let Some(changes) = self.at(&entry.api_version) else {
@@ -222,7 +214,7 @@ impl<'a> Comparisons<'a> {
     }
 
     /// Takes what changed or is gone from every manager but `except`; who has nothing left is gone too.
-    pub(super) fn take_from_others(&mut self, mut entries: Entries, except: Option<&Manager>) -> Entries {
+    pub(super) fn take_from_others(&self, mut entries: Entries, except: Option<&Manager>) -> Entries {
         entries.0.retain(|_, entry| {
             if except == Some(&entry.manager) {
                 return !entry.fields.is_empty();

@@ -125,20 +125,25 @@ fn read_custom(
     }
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
-    let unknown = if stated_kind == wanted.kind {
+    let expected = kind.api_version();
+    let unknown = if stated_kind != wanted.kind {
+        Vec::new()
+    } else if api_version == expected {
         let prepared = kind.schema.prepare(&mut value, Malformed::Refuse);
         prepared.map_err(|error| cannot(&unreadable(error)))?
     } else {
-        Vec::new()
+        // A version without a schema knows no fields but those that all objects have.
+        let fields = object::object_mut(&mut value).keys();
+        let own = fields.filter(|field| !["apiVersion", "kind", "metadata"].contains(&field.as_str()));
+        own.cloned().collect()
     };
     let unknown = unknown.into_iter().map(|field| format!("unknown field \"{field}\""));
     let problems = extra.into_iter().chain(strict).chain(unknown).collect();
     let warnings = judged(problems, validation, &cannot)?;
-    let expected = kind.api_version();
     if api_version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+        let why =
+            format!("the API version in the data ({api_version}) does not match the expected API version ({expected})");
+        return Err(ApiError::bad_request(why).warned(&warnings));
     }
     Ok(Read {
         object: value,
