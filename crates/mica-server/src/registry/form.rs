@@ -195,7 +195,7 @@ impl<'a> Stale<'a> {
     fn repack(&self, mut object: Value, revision: Revision) -> Result<Stored, ApiError> {
         let prepared = self.kind.schema.prepare(&mut object, Malformed::Refuse);
         prepared.map_err(unpresentable)?;
-        read_back(pack(self.served, &object), revision)
+        read_back(pack(self.served, &mut object), revision)
     }
 }
 
