@@ -236,7 +236,10 @@ impl ApiError {
 
     /// A verb that the resource does not support, named.
     pub fn verb_not_supported(resource: &GroupResource, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {}", quote(&resource.to_string()));
+        let message = format!(
+            "{verb} is not supported on resources of kind {}",
+            quote(&resource.to_string())
+        );
         Self::about(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",

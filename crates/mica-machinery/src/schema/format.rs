@@ -97,7 +97,11 @@ fn collect(schema: &Value, found: &mut Vec<String>) {
         let parts = schema.get(word).and_then(Value::as_array).into_iter().flatten();
         parts.for_each(|inner| collect(inner, found));
     }
-    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     properties.for_each(|(_, inner)| collect(inner, found));
 }
 

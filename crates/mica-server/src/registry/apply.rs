@@ -30,7 +30,10 @@ impl Registry {
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
             let live = match &entry.stored {
-                Some(stored) => Some(served_value(served, &self.present(served, target.definition.as_ref(), stored.clone()).await?)?),
+                Some(stored) => Some(served_value(
+                    served,
+                    &self.present(served, target.definition.as_ref(), stored.clone()).await?,
+                )?),
                 None => None,
             };
             if live.is_none() && !target.subresource.is_empty() {

@@ -170,7 +170,9 @@ struct Stale<'a> {
 
 impl<'a> Stale<'a> {
     fn of(served: &'a Served, definition: Option<&'a Definition>, stored: &Stored) -> Option<Self> {
-        let kind = served.custom_kind().filter(|_| stored.normaliser != served.normaliser)?;
+        let kind = served
+            .custom_kind()
+            .filter(|_| stored.normaliser != served.normaliser)?;
         Some(Self {
             served,
             kind,
@@ -185,7 +187,9 @@ impl<'a> Stale<'a> {
         let mut versions = self.definition.into_iter().flat_map(Definition::versions);
         let own = versions.find(|version| version.api_version == api_version);
         if let Some(kind) = own.and_then(|version| version.custom_kind()) {
-            kind.schema.prepare(&mut object, Malformed::Drop).map_err(unpresentable)?;
+            kind.schema
+                .prepare(&mut object, Malformed::Drop)
+                .map_err(unpresentable)?;
             kind.schema.default(&mut object);
         }
         Ok(object)

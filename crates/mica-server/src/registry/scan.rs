@@ -224,7 +224,11 @@ impl Scan {
         }
         if self.served.custom_kind().is_some() {
             let items = std::mem::take(&mut self.buffer).into();
-            self.buffer = self.registry.present_all(&self.served, self.definition.as_ref(), items).await?.into();
+            self.buffer = self
+                .registry
+                .present_all(&self.served, self.definition.as_ref(), items)
+                .await?
+                .into();
         }
         self.after = last;
         self.page = PAGE;

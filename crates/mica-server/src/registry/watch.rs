@@ -457,8 +457,12 @@ impl WatchStart {
             None => Content::read(record)?.object(),
         };
         let presented = stored.map(|stored| {
-            present_now(&self.served, self.definition.as_ref().map(|(definition, _)| definition), stored)
-                .unwrap_or_else(|| Err(ApiError::internal("watching takes no conversion webhooks yet")))
+            present_now(
+                &self.served,
+                self.definition.as_ref().map(|(definition, _)| definition),
+                stored,
+            )
+            .unwrap_or_else(|| Err(ApiError::internal("watching takes no conversion webhooks yet")))
         });
         presented.transpose()
     }

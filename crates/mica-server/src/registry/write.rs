@@ -10,8 +10,8 @@ use mica_machinery::field;
 use mica_machinery::kind::{User as KindUser, WriteContext};
 use mica_machinery::managed::{self, Versioned, Versions};
 use mica_machinery::meta::{self, Admission};
-use mica_machinery::schema::Malformed;
 use mica_machinery::object;
+use mica_machinery::schema::Malformed;
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 

@@ -217,10 +217,7 @@ fn read_patched(
     }
     let mut warnings = strict;
     if stated_kind == wanted.kind {
-        let unknown = kind
-            .schema
-            .prepare(&mut value, Malformed::Refuse)
-            .map_err(unreadable)?;
+        let unknown = kind.schema.prepare(&mut value, Malformed::Refuse).map_err(unreadable)?;
         warnings.extend(unknown.into_iter().map(|field| format!("unknown field \"{field}\"")));
     }
     if validation == FieldValidation::Ignore {

@@ -98,9 +98,10 @@ fn place_custom(served: &Served, path: &ResourcePath) -> Result<(), ApiError> {
         return Err(ApiError::page_not_found());
     }
     match &path.subresource {
-        Some(name) if served.subresource(name).is_none() => {
-            Err(ApiError::not_found(&served.name, path.name.as_deref().unwrap_or_default()))
-        }
+        Some(name) if served.subresource(name).is_none() => Err(ApiError::not_found(
+            &served.name,
+            path.name.as_deref().unwrap_or_default(),
+        )),
         _ => Ok(()),
     }
 }

@@ -169,12 +169,17 @@ pub fn set_condition(definition: &mut Value, r#type: &str, status: &str, why: [&
 
 /// The formats in a definition's schemas that mean nothing. A schema that all versions share counts once.
 fn unrecognized_formats(definition: &Value) -> Vec<String> {
-    let schemas = versions(definition).iter().map(|version| &version["schema"]["openAPIV3Schema"]);
+    let schemas = versions(definition)
+        .iter()
+        .map(|version| &version["schema"]["openAPIV3Schema"]);
     let mut schemas: Vec<&Value> = schemas.collect();
     if schemas.windows(2).all(|pair| pair[0] == pair[1]) {
         schemas.truncate(1);
     }
-    schemas.into_iter().flat_map(crate::schema::format::unrecognized).collect()
+    schemas
+        .into_iter()
+        .flat_map(crate::schema::format::unrecognized)
+        .collect()
 }
 
 fn versions(object: &Value) -> &[Value] {
