@@ -58,7 +58,21 @@ fn describe_types(wanted: &BTreeSet<&str>) -> Map<String, Value> {
     }
     let mut schemas = generator.take_definitions(true);
     describe_event(&mut schemas);
+    describe_metadata(&mut schemas);
     schemas
+}
+
+/// The metadata of any object, for which there is no text there: it has the fields that every kind has.
+fn describe_metadata(schemas: &mut Map<String, Value>) {
+    let status = facts().ty(facts().well_known().status).openapi;
+    let text = |field: &str| json!({"description": field_text(schemas, status, field)});
+    let metadata = "What every object has: its name, labels, annotations, owners and versions.";
+    let described = json!({
+        "description": "PartialObjectMetadata is the metadata of an object, whatever kind that is of.",
+        "properties": {"apiVersion": text("apiVersion"), "kind": text("kind"), "metadata": {"description": metadata}},
+    });
+    let partial = facts().ty(facts().well_known().partial_object_metadata).openapi;
+    schemas.insert(partial.to_owned(), described);
 }
 
 impl Describe for Descriptions {

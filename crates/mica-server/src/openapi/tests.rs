@@ -99,6 +99,7 @@ async fn the_index_stays_inside_the_prefix() {
 async fn objects_can_be_explained() {
     let document = json_of(answer(&openapi(), Whose::Planes, "v3/apis/mica.dev/v1alpha1", NOTHING).await).await;
     let schema = &document["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata"];
+    assert!(schema["description"].is_string() && schema["properties"]["kind"]["description"].is_string());
     let own = json!({"group": "mica.dev", "version": "v1alpha1", "kind": "PartialObjectMetadata"});
     let kinds = schema["x-kubernetes-group-version-kind"].as_array().expect("kinds");
     assert!(kinds.contains(&own), "{kinds:?}");
