@@ -160,8 +160,11 @@ async fn answer(
             }
         }
         path => {
-            let raw = call.parts.uri.path().to_owned();
-            authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &raw)?;
+            // As it is seen from inside the plane.
+            let end = if call.parts.uri.path().ends_with('/') { "/" } else { "" };
+            let inside = format!("/{}{end}", call.located.segments.join("/"));
+            let inside = inside.replace("//", "/");
+            authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &inside)?;
             Box::pin(discover::answer(&call, &path)).await
         }
     }

@@ -57,6 +57,14 @@ async fn only_administrators_are_let_in() {
         refused.message(),
         "configmaps is forbidden: User \"eve\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\""
     );
+    for (path, inside) in [
+        ("/clusters/p/control-plane/metrics", "/metrics"),
+        ("/clusters/p/control-plane/", "/"),
+        ("/none/here", "/none/here"),
+    ] {
+        let refused = somebody.get(path).await.message();
+        assert_eq!(refused, format!("forbidden: User \"eve\" cannot get path \"{inside}\""));
+    }
     // As upstream's `system:public-info-viewer` has it.
     for path in ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"] {
         assert_eq!(nobody.get(path).await.code(), 200, "{path}");
