@@ -161,9 +161,10 @@ async fn answer(
         }
         path => {
             // As it is seen from inside the plane.
-            let end = if call.parts.uri.path().ends_with('/') { "/" } else { "" };
-            let inside = format!("/{}{end}", call.located.segments.join("/"));
-            let inside = inside.replace("//", "/");
+            let mut inside = format!("/{}", call.located.segments.join("/"));
+            if call.parts.uri.path().ends_with('/') && !inside.ends_with('/') {
+                inside.push('/');
+            }
             authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &inside)?;
             Box::pin(discover::answer(&call, &path)).await
         }
