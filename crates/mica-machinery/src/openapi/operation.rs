@@ -139,7 +139,7 @@ pub fn paths(resource: &ApiResource, describe: &dyn Describe) -> Vec<PathItem> {
 
 /// Whether a list is that of one namespace (or of a resource that has none), or of all of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Across {
+pub enum Across {
     One,
     Namespaces,
 }
@@ -352,31 +352,54 @@ impl Route<'_> {
     /// What most operations have in common: the answer is an object of the kind.
     fn operation(&self, method: &'static str, verb: &str, extra: &str, across: Across, suffix: &str) -> Operation {
         let resource = self.resource;
-        let namespaced = match (resource.scope, across) {
-            (Scope::Namespaced, Across::One) => "Namespaced",
-            _ => "",
-        };
-        let all = if across == Across::Namespaces {
-            "ForAllNamespaces"
-        } else {
-            ""
+        let about = About {
+            names: &self.names,
+            kind: [&resource.group, &resource.version, &resource.kind],
+            scope: resource.scope,
         };
         Operation {
-            method,
-            id: format!(
-                "{verb}{}{extra}{namespaced}{}{suffix}{all}",
-                self.names.id, resource.kind
-            ),
-            tag: self.names.tag.clone(),
-            description: String::new(),
-            action: "",
-            kind: Some([resource.group.clone(), resource.version.clone(), resource.kind.clone()]),
-            parameters: Vec::new(),
-            body: None,
-            responses: OK,
             answer: resource.r#type.clone(),
             consumes: BODIES,
             produces: resource.encodings.plain(),
+            ..about.operation(method, [verb, extra, suffix], across)
+        }
+    }
+}
+
+/// What operations are about.
+pub struct About<'a> {
+    pub names: &'a Names,
+    /// Group, version and kind.
+    pub kind: [&'a str; 3],
+    pub scope: Scope,
+}
+
+impl About<'_> {
+    /// An operation with its names, which are upstream's, and nothing else yet. `words` of its id: the verb, what stands after the
+    /// group, and the end.
+    pub fn operation(&self, method: &'static str, words: [&str; 3], across: Across) -> Operation {
+        let ([verb, extra, suffix], kind) = (words, self.kind[2]);
+        let namespaced = match (self.scope, across) {
+            (Scope::Namespaced, Across::One) => "Namespaced",
+            _ => "",
+        };
+        let all = match across {
+            Across::Namespaces => "ForAllNamespaces",
+            Across::One => "",
+        };
+        Operation {
+            method,
+            id: format!("{verb}{}{extra}{namespaced}{kind}{suffix}{all}", self.names.id),
+            tag: self.names.tag.clone(),
+            description: String::new(),
+            action: "",
+            kind: Some(self.kind.map(ToOwned::to_owned)),
+            parameters: Vec::new(),
+            body: None,
+            responses: OK,
+            answer: String::new(),
+            consumes: &[],
+            produces: &[],
         }
     }
 }

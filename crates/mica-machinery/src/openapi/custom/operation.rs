@@ -4,7 +4,7 @@ use super::CustomResource;
 use crate::kind::Scope;
 use crate::openapi::name::{Case, Names, article, identifier, root_path};
 use crate::openapi::operation::{
-    Body, DELETE_OPTIONS, OK, OK_ACCEPTED, OK_CREATED, OK_CREATED_ACCEPTED, Operation, PathItem, STATUS,
+    About, Across, Body, DELETE_OPTIONS, OK_ACCEPTED, OK_CREATED, OK_CREATED_ACCEPTED, Operation, PathItem, STATUS,
 };
 use crate::openapi::parameter::{Options, Parameter, options};
 use crate::openapi::schema::PATCH;
@@ -55,13 +55,6 @@ pub fn paths(resource: &CustomResource, describe: &dyn Describe) -> Vec<PathItem
     paths
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Across {
-    /// One namespace, or a resource that is in none.
-    One,
-    Namespaces,
-}
-
 /// Whether a path ends with an object's name or comes before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
@@ -84,7 +77,7 @@ impl Route<'_> {
             description: format!("list objects of kind {}", self.resource.kind),
             answer: self.list.clone(),
             parameters: self.parameters(Options::List, across, Named::No),
-            ..self.operation("get", "list", across, "")
+            ..self.operation("get", ["list", "", ""], across)
         }
     }
 
@@ -96,7 +89,7 @@ impl Route<'_> {
             body: required(&self.r#type),
             responses: OK_CREATED_ACCEPTED,
             parameters: self.parameters(Options::Write, Across::One, Named::No),
-            ..self.operation("post", "create", Across::One, "")
+            ..self.operation("post", ["create", "", ""], Across::One)
         }
     }
 
@@ -104,11 +97,10 @@ impl Route<'_> {
     fn delete_collection(&self) -> Operation {
         Operation {
             action: "deletecollection",
-            id: self.id("delete", "Collection", Across::One, ""),
             description: format!("delete collection of {}", self.resource.kind),
             answer: STATUS.to_owned(),
             parameters: self.parameters(Options::List, Across::One, Named::No),
-            ..self.operation("delete", "delete", Across::One, "")
+            ..self.operation("delete", ["delete", "Collection", ""], Across::One)
         }
     }
 
@@ -124,7 +116,7 @@ impl Route<'_> {
             responses: OK_ACCEPTED,
             answer: STATUS.to_owned(),
             parameters: self.parameters(Options::Delete, Across::One, Named::Yes),
-            ..self.operation("delete", "delete", Across::One, "")
+            ..self.operation("delete", ["delete", "", ""], Across::One)
         }
     }
 
@@ -140,7 +132,7 @@ impl Route<'_> {
         let operation = |method, verb: &str, set| Operation {
             answer: r#type.to_owned(),
             parameters: self.parameters(set, Across::One, Named::Yes),
-            ..self.operation(method, verb, Across::One, &suffix)
+            ..self.operation(method, [verb, "", &suffix], Across::One)
         };
         let get = Operation {
             action: "get",
@@ -175,34 +167,18 @@ impl Route<'_> {
         parameters
     }
 
-    fn id(&self, verb: &str, extra: &str, across: Across, suffix: &str) -> String {
-        let namespaced = match (self.resource.scope, across) {
-            (Scope::Namespaced, Across::One) => "Namespaced",
-            _ => "",
-        };
-        let all = match across {
-            Across::Namespaces => "ForAllNamespaces",
-            Across::One => "",
-        };
-        let (group, kind) = (&self.names.id, &self.resource.kind);
-        format!("{verb}{group}{extra}{namespaced}{kind}{suffix}{all}")
-    }
-
-    fn operation(&self, method: &'static str, verb: &str, across: Across, suffix: &str) -> Operation {
+    fn operation(&self, method: &'static str, words: [&str; 3], across: Across) -> Operation {
         let resource = self.resource;
+        let about = About {
+            names: &self.names,
+            kind: [&resource.group, &resource.version, &resource.kind],
+            scope: resource.scope,
+        };
         Operation {
-            method,
-            id: self.id(verb, "", across, suffix),
-            tag: self.names.tag.clone(),
-            description: String::new(),
-            action: "",
-            kind: Some([resource.group.clone(), resource.version.clone(), resource.kind.clone()]),
-            parameters: Vec::new(),
-            body: None,
-            responses: OK,
             answer: self.r#type.clone(),
             consumes: Encodings::Text.plain(),
             produces: Encodings::Text.plain(),
+            ..about.operation(method, words, across)
         }
     }
 }

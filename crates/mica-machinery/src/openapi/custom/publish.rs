@@ -123,9 +123,10 @@ impl Publisher<'_> {
             }
             Dialect::Swagger => out = simplify(out, schema),
         }
-        // What Swagger leaves out of values that may be null or anything.
-        let bare = self.dialect == Dialect::Swagger && is_true(schema, PRESERVE);
-        let bare = bare || (self.dialect == Dialect::Swagger && is_true(schema, "nullable"));
+        // Swagger says less of values that may be anything, or null.
+        let is_swagger = self.dialect == Dialect::Swagger;
+        let open = is_swagger && is_true(schema, PRESERVE);
+        let bare = open || (is_swagger && is_true(schema, "nullable"));
         if let Some(items) = schema.get("items").filter(|items| items.is_object() && !bare) {
             out.insert("items".to_owned(), self.structural(items).into());
         }
@@ -144,7 +145,6 @@ impl Publisher<'_> {
             }
             _ => {}
         }
-        let open = self.dialect == Dialect::Swagger && is_true(schema, PRESERVE);
         if is_true(schema, EMBEDDED) && !open {
             self.put_meta(&mut out);
             require(&mut out, &["kind", "apiVersion"]);

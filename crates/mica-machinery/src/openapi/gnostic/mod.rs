@@ -56,6 +56,20 @@ pub(super) struct Message {
     pub(super) extensions: u32,
 }
 
+// What both versions have in common; of the other messages at least the numbers differ.
+
+static SECURITY_REQUIREMENT: Message = Message {
+    fields: &[],
+    rest: Some((1, Form::Wrapped(&Form::List(&Form::Text)))),
+    extensions: 0,
+};
+
+static EXTERNAL_DOCS: Message = Message {
+    fields: &[("description", 1, Form::Text), ("url", 2, Form::Text)],
+    rest: None,
+    extensions: 3,
+};
+
 /// What a value looks like.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {

@@ -1,6 +1,6 @@
 //! The messages of `openapi.v3`.
 
-use super::{Choices, Form, Look, Message};
+use super::{Choices, EXTERNAL_DOCS, Form, Look, Message, SECURITY_REQUIREMENT};
 
 pub(super) static DOCUMENT: Message = Message {
     fields: &[
@@ -67,12 +67,6 @@ static SECURITY_SCHEME: Message = Message {
     ],
     rest: None,
     extensions: 9,
-};
-
-static SECURITY_REQUIREMENT: Message = Message {
-    fields: &[],
-    rest: Some((1, Form::Wrapped(&Form::List(&Form::Text)))),
-    extensions: 0,
 };
 
 static REFERENCE: Message = Message {
@@ -197,12 +191,6 @@ static PROPERTIES: Message = Message {
     fields: &[],
     rest: Some((1, Form::OneOf(SCHEMA_OR_REFERENCE))),
     extensions: 0,
-};
-
-static EXTERNAL_DOCS: Message = Message {
-    fields: &[("description", 1, Form::Text), ("url", 2, Form::Text)],
-    rest: None,
-    extensions: 3,
 };
 
 static SCHEMA: Message = Message {

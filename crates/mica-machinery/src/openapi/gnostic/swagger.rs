@@ -1,6 +1,6 @@
 //! The messages of `openapi.v2`.
 
-use super::{Choices, Form, Look, Message};
+use super::{Choices, EXTERNAL_DOCS, Form, Look, Message, SECURITY_REQUIREMENT};
 
 pub(super) static DOCUMENT: Message = Message {
     fields: &[
@@ -46,12 +46,6 @@ static SCHEMAS: Message = Message {
 static PARAMETERS: Message = Message {
     fields: &[],
     rest: Some((1, Form::OneOf(PARAMETER))),
-    extensions: 0,
-};
-
-static SECURITY_REQUIREMENT: Message = Message {
-    fields: &[],
-    rest: Some((1, Form::Wrapped(&Form::List(&Form::Text)))),
     extensions: 0,
 };
 
@@ -201,12 +195,6 @@ static RESPONSE: Message = Message {
     ],
     rest: None,
     extensions: 5,
-};
-
-static EXTERNAL_DOCS: Message = Message {
-    fields: &[("description", 1, Form::Text), ("url", 2, Form::Text)],
-    rest: None,
-    extensions: 3,
 };
 
 static SCHEMA: Message = Message {
