@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authn::Authenticator;
+use crate::conversion::Converter;
 use crate::custom::Definitions;
 use crate::custom::work::Worker;
 use crate::discovery::Documents;
@@ -22,7 +23,7 @@ use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
 pub use crate::registry::BOOKMARK_INTERVAL;
-use crate::registry::{NoWebhooks, Registry};
+use crate::registry::Registry;
 use crate::scheme::Scheme;
 use crate::serve::Server;
 
@@ -53,7 +54,9 @@ impl Server {
             tracing::info!(objects = moved.objects, "root has moved to a newer base layer");
         }
         let definitions = Arc::new(Definitions::new(store.clone()));
-        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(NoWebhooks))
+        let egress = Egress::new(options.egress);
+        let converter = Converter::new(egress.clone(), &options.metrics);
+        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(converter))
             .with_bookmarks_every(options.bookmark_interval);
         let health = Health::default();
         let probed = store.clone();
@@ -76,7 +79,7 @@ impl Server {
             definitions,
             plane_documents: Documents::new(plane_scheme.iter()),
             openapi: OpenApi::new(&root_scheme, &plane_scheme),
-            egress: Egress::new(options.egress),
+            egress,
         }))
     }
 

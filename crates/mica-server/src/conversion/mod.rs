@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
+use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::{codec, object as field};
 use serde_json::Value;
 use uuid::Uuid;
@@ -20,6 +21,8 @@ use uuid::Uuid;
 use crate::egress::{Call, ClientConfig, Egress, MAX_REPLY, Repeat, Tenant};
 use crate::error::ApiError;
 use crate::metrics::Registry;
+use crate::registry::Convert;
+use crate::scheme::Served;
 use metric::{ConversionMetrics, Failure};
 use review::ReviewVersion;
 
@@ -38,6 +41,11 @@ pub struct Converter {
     metrics: ConversionMetrics,
     timeout: Duration,
 }
+
+/// Marks errors that are a webhook's.
+#[derive(Debug, thiserror::Error)]
+#[error("a conversion webhook failed")]
+pub struct ConversionFailed;
 
 /// Why objects were not converted: the text that clients get, and what is counted.
 #[derive(Debug)]
@@ -118,7 +126,7 @@ impl Converter {
         let done = self.review(tenant, webhook, desired, batch).await;
         self.metrics
             .observe(started.elapsed(), done.as_ref().err().map(|error| error.failure));
-        done.map_err(|error| ApiError::internal_text(error.message))
+        done.map_err(|error| ApiError::internal_text(error.message).because(ConversionFailed))
     }
 
     async fn review(
@@ -168,6 +176,31 @@ impl Converter {
         });
         accepted.collect()
     }
+}
+
+#[async_trait::async_trait]
+impl Convert for Converter {
+    async fn convert(&self, tenant: Tenant, kind: &CustomKind, objects: Vec<Value>) -> Result<Vec<Value>, ApiError> {
+        self.convert(tenant, &kind.conversion, &kind.api_version(), objects)
+            .await
+    }
+}
+
+/// A failure to list, or to begin to watch, as upstream tells it. There, what is listed and watched comes from a cache of the
+/// version, which is not ready while its objects cannot be converted; only pages are read past it.
+pub fn not_ready(error: ApiError, served: &Served) -> ApiError {
+    let marked = error
+        .cause()
+        .map(<dyn std::error::Error + Send + Sync>::is::<ConversionFailed>);
+    if marked != Some(true) {
+        return error;
+    }
+    let (version, kind) = (&served.api_version, served.kind());
+    let message = format!(
+        "storage is (re)initializing: failed to list {version}, Kind={kind}: {}",
+        error.message()
+    );
+    ApiError::too_many_requests(message, 1).because(ConversionFailed)
 }
 
 /// A definition's webhook.

@@ -32,14 +32,16 @@ impl Registry {
             let live = match &entry.stored {
                 Some(stored) => Some(served_value(
                     served,
-                    &self.present(served, target.definition.as_ref(), stored.clone()).await?,
+                    &self
+                        .present(&target.plane, served, target.definition.as_ref(), stored.clone())
+                        .await?,
                 )?),
                 None => None,
             };
             if live.is_none() && !target.subresource.is_empty() {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
-            let mut wanted = merged(&step, live.as_ref(), &request)?;
+            let mut wanted = merged(self, &step, live.as_ref(), &request).await?;
             check_name(target, &wanted)?;
             if live.is_none() {
                 refuse_uid(&step, &request.applied)?;
@@ -57,12 +59,15 @@ impl Registry {
                     answer => return answer,
                 }
             }
+            let is_same = served.custom_kind().is_some() && live.as_ref().is_some_and(|live| is_same(live, &wanted));
             settle_metadata(target, &mut wanted)?;
             let warnings = Vec::from_iter(meta::dedup_owner_references(
                 metadata_mut(&mut wanted),
                 Admission::After,
             ));
-            if served.stores_as_served() {
+            // What applying leaves as it was is not defaulted either: an object that was stored in another version may lack
+            // defaults of this one.
+            if served.stores_as_served() && !is_same {
                 served.strategy().default(&mut wanted);
             }
             if let Some(written) = self
@@ -76,11 +81,28 @@ impl Registry {
     }
 }
 
+/// Whether applying changed nothing but who manages what.
+fn is_same(live: &Value, wanted: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut bare = object.clone();
+        for field in ["managedFields", "resourceVersion"] {
+            object::remove(&mut bare, &["metadata", field]);
+        }
+        bare
+    };
+    bare(live) == bare(wanted)
+}
+
 /// The object that applying gives, decoded into its type.
-fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Result<Value, ApiError> {
+async fn merged(
+    registry: &Registry,
+    step: &Step<'_>,
+    live: Option<&Value>,
+    request: &ApplyRequest,
+) -> Result<Value, ApiError> {
     let served = step.served();
     let applied = &request.applied;
-    step.with_write(|write| {
+    let merging = step.with_write(registry, |write| {
         let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
         let Form::BuiltIn { ty, .. } = served.form() else {
             return Ok(object);
@@ -92,8 +114,8 @@ fn merged(step: &Step<'_>, live: Option<&Value>, request: &ApplyRequest) -> Resu
         map.insert("kind".to_owned(), served.kind().into());
         map.insert("apiVersion".to_owned(), served.api_version.as_str().into());
         Ok(value)
-    })
-    .map_err(refuse)
+    });
+    merging.await?.map_err(refuse)
 }
 
 fn refuse(error: ApplyError) -> ApiError {

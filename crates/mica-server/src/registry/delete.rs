@@ -68,7 +68,9 @@ impl Registry {
         let Some(stored) = entry.stored.clone() else {
             return Err(ApiError::not_found(&served.name, target.object()));
         };
-        let shown = self.present(served, target.definition.as_ref(), stored.clone()).await?;
+        let shown = self
+            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
+            .await?;
         let old = stored_value(served, &shown)?;
         if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
             return Err(ApiError::precondition_failed(
@@ -114,7 +116,9 @@ impl Registry {
             definition::begin_delete(&mut new, now);
         }
         served.strategy().marked_for_deletion(&mut new, now);
-        let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
+        let packed = self
+            .packed(&target.plane, served, target.definition.as_ref(), &mut new)
+            .await?;
         if next == Next::Remove {
             let gone = self.remove(target, &entry, &old, dry_run).await?;
             return Ok(gone.map(|revision| Deleted::Gone(packed.at(revision))));

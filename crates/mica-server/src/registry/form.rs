@@ -16,43 +16,18 @@ use super::Registry;
 use super::rules::metadata_mut;
 use crate::custom::Definition;
 use crate::error::ApiError;
+use crate::plane::Plane;
 use crate::scheme::{Form, Served, join_version};
 use crate::stored::{self, Content, Stored};
 
 /// Marks bytes that no version's readers may take as they are.
 const NORMALISED_BY_NONE: u64 = 0;
 
-/// Takes custom objects from one version to another where that is more than another apiVersion.
-#[async_trait::async_trait]
-pub trait Convert: Send + Sync + 'static {
-    /// The objects in the version of `kind`, in the same order.
-    async fn convert(&self, kind: &CustomKind, objects: Vec<Value>) -> Result<Vec<Value>, ApiError>;
-}
-
-/// Knows no webhooks.
-pub struct NoWebhooks;
-
-#[async_trait::async_trait]
-impl Convert for NoWebhooks {
-    async fn convert(&self, kind: &CustomKind, _objects: Vec<Value>) -> Result<Vec<Value>, ApiError> {
-        let message = format!(
-            "conversion webhook for {}, Kind={} failed: webhooks are not called here",
-            kind.api_version(),
-            kind.kind
-        );
-        Err(ApiError::internal_text(message))
-    }
-}
-
-/// Whether a definition has a webhook convert its objects.
-pub fn converts_by_webhook(kind: &CustomKind) -> bool {
-    object::string(&kind.conversion, &["strategy"]) == "Webhook"
-}
-
 impl Registry {
     /// A stored object as clients of this resource see it.
     pub(crate) async fn present(
         &self,
+        plane: &Plane,
         served: &Served,
         definition: Option<&Definition>,
         stored: Stored,
@@ -61,7 +36,7 @@ impl Registry {
             None => Ok(stored),
             Some(stale) => {
                 let objects = vec![stale.current(&stored)?];
-                let mut converted = self.in_version(stale.kind, objects).await?;
+                let mut converted = self.in_version(Some(plane), stale.kind, objects).await?;
                 let object = converted.pop().ok_or_else(lost)?;
                 stale.repack(object, stored.revision)
             }
@@ -71,6 +46,7 @@ impl Registry {
     /// The same for many at once: webhooks are asked once.
     pub(crate) async fn present_all<K: Send>(
         &self,
+        plane: Option<&Plane>,
         served: &Served,
         definition: Option<&Definition>,
         mut items: Vec<(K, Stored)>,
@@ -86,7 +62,7 @@ impl Registry {
         let Some((_, first)) = places.first() else {
             return Ok(items);
         };
-        let converted = self.in_version(first.kind, trees).await?;
+        let converted = self.in_version(plane, first.kind, trees).await?;
         if converted.len() != places.len() {
             return Err(lost());
         }
@@ -96,23 +72,10 @@ impl Registry {
         Ok(items)
     }
 
-    /// Objects in the version of `kind`, whatever versions they are in.
-    async fn in_version(&self, kind: &CustomKind, objects: Vec<Value>) -> Result<Vec<Value>, ApiError> {
-        let wanted = kind.api_version();
-        let differs = |object: &Value| object::string(object, &["apiVersion"]) != wanted;
-        if converts_by_webhook(kind) && objects.iter().any(differs) {
-            return self.convert.convert(kind, objects).await;
-        }
-        let mut objects = objects;
-        for object in &mut objects {
-            object::set(object, &["apiVersion"], wanted.as_str());
-        }
-        Ok(objects)
-    }
-
     /// What is stored of an object that clients of a version wrote, and what they see of it.
     pub(super) async fn packed(
         &self,
+        plane: &Plane,
         served: &Served,
         definition: Option<&Definition>,
         object: &mut Value,
@@ -128,7 +91,9 @@ impl Registry {
                 value,
             });
         };
-        let mut converted = self.in_version(kind, vec![object.clone()]).await?;
+        let mut bare = object.clone();
+        meta::prepare_for_storage(metadata_mut(&mut bare));
+        let mut converted = self.in_version(Some(plane), kind, vec![bare]).await?;
         let mut stored = converted.pop().ok_or_else(lost)?;
         kind.schema
             .prepare(&mut stored, Malformed::Refuse)
@@ -137,12 +102,12 @@ impl Registry {
         let value = pack_as(storage, &mut stored, NORMALISED_BY_NONE);
         // What the storage version cannot hold is lost, and the client sees that.
         let shown = read_back(value.clone(), Revision(0))?;
-        let shown = self.present(served, definition, shown).await?;
+        let shown = self.present(plane, served, definition, shown).await?;
         Ok(Packed { value, shown })
     }
 }
 
-fn lost() -> ApiError {
+pub(super) fn lost() -> ApiError {
     ApiError::internal("a conversion lost an object")
 }
 
@@ -207,26 +172,9 @@ fn unpresentable(error: mica_machinery::field::Error) -> ApiError {
     ApiError::internal_text(error.to_string())
 }
 
-/// A stored object that nothing has to be asked for to present, or `None` if that takes a webhook.
-pub(super) fn present_now(
-    served: &Served,
-    definition: Option<&Definition>,
-    stored: Stored,
-) -> Option<Result<Stored, ApiError>> {
-    let Some(stale) = Stale::of(served, definition, &stored) else {
-        return Some(Ok(stored));
-    };
-    let mut object = match stale.current(&stored) {
-        Ok(object) => object,
-        Err(error) => return Some(Err(error)),
-    };
-    if object::string(&object, &["apiVersion"]) != served.api_version {
-        if converts_by_webhook(stale.kind) {
-            return None;
-        }
-        object::set(&mut object, &["apiVersion"], served.api_version.as_str());
-    }
-    Some(stale.repack(object, stored.revision))
+/// Whether an object is not as readers of this version want it.
+pub(super) fn is_stale(served: &Served, stored: &Stored) -> bool {
+    Stale::of(served, None, stored).is_some()
 }
 
 fn tree(stored: &Stored) -> Result<Value, ApiError> {

@@ -5,7 +5,9 @@
 
 mod apply;
 mod change;
+mod convert;
 mod delete;
+mod face;
 mod form;
 mod list;
 pub mod owner;
@@ -30,8 +32,9 @@ use crate::scheme::Served;
 use crate::stored::Stored;
 
 pub use apply::ApplyRequest;
+pub use convert::{Convert, NoWebhooks, converts_by_webhook};
 pub use delete::Deleted;
-pub use form::{Convert, NoWebhooks, converts_by_webhook, served_value, stored_value};
+pub use form::{served_value, stored_value};
 pub use list::{ListPage, Listing};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
@@ -44,6 +47,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     side: Arc<dyn SideWrites>,
     convert: Arc<dyn Convert>,
+    events: convert::Events,
     bookmark_interval: Duration,
 }
 
@@ -79,6 +83,7 @@ impl Registry {
             store,
             side,
             convert,
+            events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
         }
     }
@@ -142,7 +147,8 @@ impl Registry {
         let stored = entry
             .stored
             .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))?;
-        self.present(&target.served, target.definition.as_ref(), stored).await
+        self.present(&target.plane, &target.served, target.definition.as_ref(), stored)
+            .await
     }
 }
 

@@ -226,7 +226,7 @@ impl Scan {
             let items = std::mem::take(&mut self.buffer).into();
             self.buffer = self
                 .registry
-                .present_all(&self.served, self.definition.as_ref(), items)
+                .present_all(self.plane.as_deref(), &self.served, self.definition.as_ref(), items)
                 .await?
                 .into();
         }

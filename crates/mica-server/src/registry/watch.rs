@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mica_store::{Change, Event, Key, KeyRange, ReadError, Revision, Signal, Watch};
 use tokio::time::Instant;
 
-use super::form::present_now;
+use super::form::is_stale;
 use super::{Listing, Registry, Selection};
 use crate::authz::{Grant, Permit};
 use crate::custom::Definition;
@@ -71,6 +71,8 @@ pub struct WatchStart {
     range: KeyRange,
     selection: Selection,
     phase: Phase,
+    /// A change whose objects are being brought into the version of this watch. Later ones wait.
+    converting: Option<Converting>,
     /// The form of the encodings that this watch can share.
     form: Option<u64>,
     bookmarks: bool,
@@ -81,6 +83,15 @@ pub struct WatchStart {
     alarm: Option<Alarm>,
     /// The newest revision told, so that bookmarks are only sent when they say something new.
     told: Revision,
+}
+
+type Converting = Pin<Box<dyn Future<Output = Result<Turned, ApiError>> + Send>>;
+
+/// A change, and the object before and after it as clients see it.
+struct Turned {
+    event: Arc<Event>,
+    before: Option<Stored>,
+    after: Option<Stored>,
 }
 
 enum Phase {
@@ -197,6 +208,7 @@ impl Registry {
             range,
             selection,
             phase,
+            converting: None,
             form: None,
             bookmarks: options.allow_bookmarks,
             next_bookmark: Instant::now() + self.bookmark_interval,
@@ -287,8 +299,18 @@ impl WatchStart {
             let Phase::Live(watch) = &mut self.phase else {
                 return Poll::Ready(None);
             };
-            let signal = ready!(watch.poll_next(cx));
-            match self.signal(signal) {
+            let told = match &mut self.converting {
+                Some(converting) => {
+                    let turned = ready!(converting.as_mut().poll(cx));
+                    self.converting = None;
+                    turned.and_then(|turned| self.tell(turned))
+                }
+                None => {
+                    let signal = ready!(watch.poll_next(cx));
+                    self.signal(signal)
+                }
+            };
+            match told {
                 Ok(Some(item)) => return Poll::Ready(Some(item)),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(self.fail(error))),
@@ -325,6 +347,9 @@ impl WatchStart {
     /// The next thing to tell if it is there already, so that what is waiting can be sent together.
     pub fn try_next(&mut self) -> Option<WatchItem> {
         loop {
+            if self.converting.is_some() {
+                return None;
+            }
             let Phase::Live(watch) = &mut self.phase else {
                 return None;
             };
@@ -423,6 +448,40 @@ impl WatchStart {
             }
             Change::Delete => None,
         };
+        let stale = |stored: &Option<Stored>| stored.as_ref().is_some_and(|stored| is_stale(&self.served, stored));
+        if stale(&before) || stale(&after) {
+            self.converting = Some(self.turn(event, before, after));
+            return Ok(None);
+        }
+        self.tell(Turned { event, before, after })
+    }
+
+    /// Brings the objects of a change into the version of this watch.
+    fn turn(&self, event: Arc<Event>, before: Option<Stored>, after: Option<Stored>) -> Converting {
+        let (registry, served, plane) = (self.registry.clone(), self.served.clone(), self.plane.clone());
+        let definition = self.definition.as_ref().map(|(definition, _)| definition.clone());
+        // What was there before is looked at only by filters, or if nothing is there now.
+        let only_after = self.selection.is_everything() && after.is_some();
+        Box::pin(async move {
+            let Some(plane) = plane else {
+                return Err(ApiError::internal("no webhook converts objects of all planes"));
+            };
+            let present =
+                |stored: Stored| registry.present_event(&plane, &served, definition.as_ref(), &event.key, stored);
+            let (mut before, mut after) = (before, after);
+            if let Some(stored) = after.take() {
+                after = Some(present(stored).await?);
+            }
+            if !only_after && let Some(stored) = before.take() {
+                before = Some(present(stored).await?);
+            }
+            Ok(Turned { event, before, after })
+        })
+    }
+
+    /// How this watch sees a change.
+    fn tell(&mut self, turned: Turned) -> Result<Option<WatchItem>, ApiError> {
+        let Turned { event, before, after } = turned;
         let Some((event_type, stored)) = transition(
             &self.selection,
             &event.key,
@@ -456,15 +515,7 @@ impl WatchStart {
             Some(plane) => plane.read(key, record)?.object(),
             None => Content::read(record)?.object(),
         };
-        let presented = stored.map(|stored| {
-            present_now(
-                &self.served,
-                self.definition.as_ref().map(|(definition, _)| definition),
-                stored,
-            )
-            .unwrap_or_else(|| Err(ApiError::internal("watching takes no conversion webhooks yet")))
-        });
-        presented.transpose()
+        Ok(stored)
     }
 
     fn bookmark(&mut self) -> Option<WatchItem> {

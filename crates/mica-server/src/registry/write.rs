@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use mica_machinery::field;
 use mica_machinery::kind::{User as KindUser, WriteContext};
-use mica_machinery::managed::{self, Versioned, Versions};
+use mica_machinery::managed;
 use mica_machinery::meta::{self, Admission};
 use mica_machinery::object;
 use mica_machinery::schema::Malformed;
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
+use super::convert::converts_by_webhook;
+use super::face::{Asked, CONVERSION_ROUNDS, Faces};
 use super::form::{document, read_back, served_value, stored_value, to_stored};
 use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
@@ -120,14 +122,45 @@ impl<'a> Step<'a> {
     }
 
     /// Records this write in the managed fields of `new`, which is in the version of the request.
-    fn record_manager(&self, live: Option<&Value>, new: &mut Value, managers: Managers) {
-        if let Managers::Recorded(asked) = managers {
-            self.with_write(|write| managed::update(live, new, asked, write));
+    async fn record_manager(&self, registry: &Registry, live: Option<&Value>, new: &mut Value, managers: Managers) {
+        let Managers::Recorded(asked) = managers else {
+            return;
+        };
+        if !self.served().custom_kind().is_some_and(converts_by_webhook) {
+            return self.try_write(&Asked::default(), |write| managed::update(live, new, asked, write));
+        }
+        let recorded = self.with_write(registry, |write| {
+            let mut recorded = new.clone();
+            managed::update(live, &mut recorded, asked, write);
+            recorded
+        });
+        match recorded.await {
+            Ok(recorded) => *new = recorded,
+            // As upstream: nobody manages anything then, and the write goes on.
+            Err(_) => {
+                object::remove(new, &["metadata", "managedFields"]);
+            }
         }
     }
 
-    /// This write as managed fields see it.
-    pub(super) fn with_write<T>(&self, use_: impl FnOnce(&managed::Write<'_>) -> T) -> T {
+    /// This write as managed fields see it. Run again whenever it turned out to need an object in a version that only a
+    /// webhook can make, which is then asked.
+    pub(super) async fn with_write<T>(
+        &self,
+        registry: &Registry,
+        use_: impl Fn(&managed::Write<'_>) -> T,
+    ) -> Result<T, ApiError> {
+        let mut asked = Asked::default();
+        for _ in 0..CONVERSION_ROUNDS {
+            let done = self.try_write(&asked, &use_);
+            if !self.target().answer(registry, &mut asked).await? {
+                return Ok(done);
+            }
+        }
+        Err(ApiError::internal("managed fields have too many versions"))
+    }
+
+    fn try_write<T>(&self, asked: &Asked, use_: impl FnOnce(&managed::Write<'_>) -> T) -> T {
         let served = self.served();
         let subresource = self.grant.target.subresource.as_str();
         use_(&managed::Write {
@@ -140,6 +173,7 @@ impl<'a> Step<'a> {
             versions: &Faces {
                 served,
                 target: &self.grant.target,
+                asked,
             },
         })
     }
@@ -190,7 +224,7 @@ impl Registry {
         if served.stores_as_served() {
             strategy.default(&mut object);
         }
-        step.record_manager(None, &mut object, request.managers);
+        step.record_manager(self, None, &mut object, request.managers).await;
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
@@ -220,7 +254,9 @@ impl Registry {
         }
         let name = object::name(&object).to_owned();
         let definition = step.target().definition.as_ref();
-        let packed = self.packed(served, definition, &mut object).await?;
+        let packed = self
+            .packed(&step.target().plane, served, definition, &mut object)
+            .await?;
         let revision = self.add(&step, &name, &object, &packed.value).await?;
         Ok(Written {
             stored: packed.at(revision),
@@ -336,7 +372,9 @@ impl Registry {
             let Some(old) = &entry.stored else {
                 return Err(ApiError::not_found(&served.name, target.object()));
             };
-            let old = self.present(served, target.definition.as_ref(), old.clone()).await?;
+            let old = self
+                .present(&target.plane, served, target.definition.as_ref(), old.clone())
+                .await?;
             let patched = (request.patch)(&document(served, &old)?)?;
             let (mut wanted, mut warnings) = (patched.object, patched.warnings);
             settle_metadata(target, &mut wanted)
@@ -378,7 +416,9 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
-        let shown = self.present(served, target.definition.as_ref(), stored.clone()).await?;
+        let shown = self
+            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
+            .await?;
         let old = stored_value(served, &shown)?;
         check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
         let mut new = wanted;
@@ -387,7 +427,7 @@ impl Registry {
             Some(_) => Cow::Owned(served_value(served, &shown)?),
             None => Cow::Borrowed(&old),
         };
-        step.record_manager(Some(&live), &mut new, managers);
+        step.record_manager(self, Some(&live), &mut new, managers).await;
         let mut new = to_stored(served, new);
         let context = step.context();
         meta::keep_generation(metadata_mut(&mut new), &old["metadata"]);
@@ -407,7 +447,9 @@ impl Registry {
             clean_applied(served, &mut new)?;
         }
         managed::keep_times_of_noop(&mut new, &old);
-        let packed = self.packed(served, target.definition.as_ref(), &mut new).await?;
+        let packed = self
+            .packed(&target.plane, served, target.definition.as_ref(), &mut new)
+            .await?;
         let written = |stored: Stored| Written {
             stored,
             created: false,
@@ -597,40 +639,4 @@ fn exists(served: &Served, name: &str, there: &Stored) -> ApiError {
 
 pub(super) fn contended(target: &Target) -> ApiError {
     ApiError::conflict(&target.served.name, target.object(), MODIFIED)
-}
-
-/// The versions that a kind is written in: the faces of a built-in one, the versions of a custom one.
-struct Faces<'a> {
-    served: &'a Served,
-    target: &'a Target,
-}
-
-impl Versions for Faces<'_> {
-    fn convert(&self, object: &Value, api_version: &str) -> Option<Versioned<'_>> {
-        if let Some(definition) = &self.target.definition {
-            let other = definition.versions().find(|other| other.api_version == api_version)?;
-            let mut object = object.clone();
-            object::set(&mut object, &["apiVersion"], api_version);
-            return Some(Versioned {
-                object,
-                schema: other.merge_type(),
-                reset: managed::Set::of_fields(other.strategy().reset_fields(&self.target.subresource)),
-            });
-        }
-        let other = self.target.plane.scheme.iter().find(|other| {
-            other.storage == self.served.storage
-                && other.kind() == self.served.kind()
-                && other.api_version == api_version
-        })?;
-        let stored = to_stored(self.served, object.clone());
-        let object = match other.face() {
-            Some(face) => (face.from_stored)(stored),
-            None => stored,
-        };
-        Some(Versioned {
-            object,
-            schema: other.merge_type(),
-            reset: managed::Set::of_fields(&[]),
-        })
-    }
 }

@@ -16,11 +16,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::resource::{media, stream_media};
 use super::{Call, respond};
 use crate::authz::Grant;
+use crate::conversion::not_ready;
 use crate::encode::{Encoder, FirstEvent, ListMeta, Media};
 use crate::error::ApiError;
 use crate::http::{Body, Frames, is_websocket, upgrade_watch};
 use crate::negotiate::{Format, Output, Route};
-use crate::options::{ListOptions, ListUse};
+use crate::options::{ListOptions, ListUse, Match};
 use crate::registry::{Listing, WatchItem, WatchStart, served_value};
 use crate::scheme::Served;
 use crate::stored::Stored;
@@ -35,7 +36,15 @@ pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiE
     let served = grant.target.served.clone();
     let options = ListOptions::read(&call.query, ListUse::List)?;
     let media = media(call, Route::Collection, &served)?;
-    let listing = call.server.registry.list(grant, &options).await?;
+    let listing = call.server.registry.list(grant, &options).await.map_err(|error| {
+        let past_the_cache =
+            options.limit > 0 || !options.continue_token.is_empty() || options.version_match == Match::Exact;
+        if past_the_cache {
+            error
+        } else {
+            not_ready(error, &served)
+        }
+    })?;
     respond_list(
         Shown {
             served,
@@ -256,6 +265,7 @@ pub async fn watch(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>,
     }
     let media = stream_media(call, &served)?;
     let watch = call.server.registry.watch(grant, &options).await;
+    let watch = watch.map_err(|error| not_ready(error, &served));
     respond_watch(
         call,
         Shown {

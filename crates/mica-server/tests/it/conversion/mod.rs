@@ -1,6 +1,8 @@
 //! Conversion webhooks: what counts as an answer. The texts are those that a kube-apiserver 1.36 gave to the same answers.
 
 use std::sync::Arc;
+mod served;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
