@@ -6,6 +6,7 @@ mod client;
 mod connection;
 mod conversion;
 mod coverage;
+mod custom;
 mod drain;
 mod egress;
 mod fixture;

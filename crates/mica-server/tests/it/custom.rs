@@ -1,0 +1,248 @@
+//! Custom resources: planes have their own, definitions settle, change and go, and what they define goes with them.
+
+use serde_json::{Value, json};
+
+use super::world::{World, names, text};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/default/widgets";
+
+/// A definition with one version, whose spec has these properties.
+fn definition(plural: &str, kind: &str, properties: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.x.io")},
+        "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": properties},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]},
+    })
+}
+
+fn widgets() -> Value {
+    definition("widgets", "Widget", &json!({"size": {"type": "integer", "default": 3}}))
+}
+
+fn widget(name: &str) -> Value {
+    json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {}})
+}
+
+fn condition<'a>(definition: &'a Value, r#type: &str) -> &'a str {
+    let conditions = definition["status"]["conditions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == r#type)
+        .map_or("", |condition| text(condition, "/status"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_serves_the_plane_that_has_it_and_no_other() {
+    let world = World::start().await;
+    let (one, two) = (world.plane("one").await, world.plane("two").await);
+    one.post(DEFINITIONS, &widgets()).await.expect(201);
+    one.until(WIDGETS, 200).await;
+    let created = one.post(WIDGETS, &widget("a")).await.expect(201);
+    assert_eq!(created["spec"]["size"], 3);
+    assert_eq!(created["metadata"]["generation"], 1);
+    assert_eq!(two.get(WIDGETS).await.code(), 404);
+    assert_eq!(world.root().await.get(WIDGETS).await.code(), 404);
+    assert_eq!(two.get("/apis/x.io").await.code(), 404);
+    let groups = one.get("/apis").await.expect(200);
+    assert!(groups.to_string().contains("x.io"));
+    let shown = one.get("/apis/x.io/v1").await.expect(200);
+    assert_eq!(shown["resources"][0]["name"], "widgets");
+    assert_eq!(shown["resources"][1]["name"], "widgets/status");
+    // Another schema under the same name is another kind.
+    let other = definition(
+        "widgets",
+        "Widget",
+        &json!({"size": {"type": "string", "default": "big"}}),
+    );
+    two.post(DEFINITIONS, &other).await.expect(201);
+    two.until(WIDGETS, 200).await;
+    let created = two.post(WIDGETS, &widget("a")).await.expect(201);
+    assert_eq!(created["spec"]["size"], "big");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planes_with_the_same_definitions_share_what_is_compiled() {
+    let world = World::start().await;
+    let mut sets = Vec::new();
+    for name in ["one", "two", "three"] {
+        let api = world.plane(name).await;
+        api.post(DEFINITIONS, &widgets()).await.expect(201);
+        api.until(WIDGETS, 200).await;
+        if name == "three" {
+            let more = definition("gadgets", "Gadget", &json!({}));
+            api.post(DEFINITIONS, &more).await.expect(201);
+            api.until("/apis/x.io/v1/gadgets", 200).await;
+        }
+        let plane = world.server.directory.by_name(name).await.unwrap();
+        // Until the definition is established its set is another.
+        api.until("/apis/x.io/v1", 200).await;
+        sets.push(world.server.definitions.of(&plane).await.unwrap().set().clone());
+    }
+    assert!(std::sync::Arc::ptr_eq(&sets[0], &sets[1]));
+    assert!(!std::sync::Arc::ptr_eq(&sets[0], &sets[2]));
+    let widgets = |set: &mica_server::custom::Set| set.definitions().last().unwrap().clone();
+    assert!(std::sync::Arc::ptr_eq(&widgets(&sets[0]), &widgets(&sets[2])));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_goes_waits_for_its_objects_and_starts_empty_when_it_comes_back() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    api.post(WIDGETS, &widget("free")).await.expect(201);
+    let mut held = widget("held");
+    held["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    api.post(WIDGETS, &held).await.expect(201);
+    let path = format!("{DEFINITIONS}/widgets.x.io");
+    let leaving = api.delete(&path).await.expect(200);
+    assert_eq!(condition(&leaving, "Terminating"), "True");
+    api.until(&format!("{WIDGETS}/free"), 404).await;
+    let refused = api.post(WIDGETS, &widget("late")).await;
+    assert_eq!(refused.code(), 403, "{}", refused.message());
+    assert!(
+        refused
+            .message()
+            .ends_with("create not allowed while custom resource definition is terminating")
+    );
+    assert_eq!(condition(&api.get(&path).await.expect(200), "Terminating"), "True");
+    let free = json!({"metadata": {"finalizers": null}});
+    api.patch(&format!("{WIDGETS}/held"), &free).await.expect(200);
+    api.until(&path, 404).await;
+    api.until(WIDGETS, 404).await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    let list = api.until(WIDGETS, 200).await;
+    assert!(names(&list).is_empty());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_taken_is_refused_and_accepted_when_its_rival_goes() {
+    let world = World::start().await;
+    let api = world.root().await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    api.post(DEFINITIONS, &definition("gadgets", "Widget", &json!({})))
+        .await
+        .expect(201);
+    let path = format!("{DEFINITIONS}/gadgets.x.io");
+    while condition(&api.get(&path).await.expect(200), "NamesAccepted") != "False" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(api.get("/apis/x.io/v1/gadgets").await.code(), 404);
+    api.delete(&format!("{DEFINITIONS}/widgets.x.io")).await.expect(200);
+    api.until("/apis/x.io/v1/gadgets", 200).await;
+    let accepted = api.get(&path).await.expect(200);
+    assert_eq!(condition(&accepted, "NamesAccepted"), "True");
+    assert_eq!(accepted["status"]["acceptedNames"]["kind"], "Widget");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_ends_when_its_schema_changes_and_not_when_something_else_does() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    api.until("/apis/x.io/v1", 200).await;
+    let mut watch = api.watch(&format!("{WIDGETS}?watch=true")).await;
+    let path = format!("{DEFINITIONS}/widgets.x.io");
+    let label = json!({"metadata": {"labels": {"l": "1"}}});
+    api.patch(&path, &label).await.expect(200);
+    api.post(WIDGETS, &widget("a")).await.expect(201);
+    assert_eq!(watch.brief().await, "ADDED a");
+    let mut changed = api.get(&path).await.expect(200);
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["colour"] =
+        json!({"type": "string", "default": "red"});
+    api.put(&path, &changed).await.expect(200);
+    assert_eq!(watch.next().await, None);
+    // What was stored before shows the new default.
+    assert_eq!(
+        api.get(&format!("{WIDGETS}/a")).await.expect(200)["spec"]["colour"],
+        "red"
+    );
+    let list = api.get(WIDGETS).await.expect(200);
+    assert_eq!(list["items"][0]["spec"], json!({"colour": "red", "size": 3}));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_is_checked_by_the_definition_that_is_there_when_it_commits() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let plane = world.server.directory.by_name("p").await.unwrap();
+    let before = world.server.definitions.of(&plane).await.unwrap();
+    let (_, old) = before.find("x.io", "v1", "widgets").unwrap();
+    let label = json!({"metadata": {"labels": {"l": "1"}}});
+    api.patch(&format!("{DEFINITIONS}/widgets.x.io"), &label)
+        .await
+        .expect(200);
+    let txn = mica_store::Txn {
+        compares: vec![old.fence()],
+        writes: Vec::new(),
+    };
+    assert!(matches!(
+        world.store.commit(txn).await,
+        Err(mica_store::CommitError::Conflict { .. })
+    ));
+    // Through the server that is tried again with what is there now.
+    api.post(WIDGETS, &widget("a")).await.expect(201);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plane_with_definitions_drains_and_names_the_custom_object_that_blocks() {
+    let world = World::start().await;
+    let (root, api) = (world.root().await, world.plane("p").await);
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let mut held = widget("held");
+    held["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    api.post(WIDGETS, &held).await.expect(201);
+    let plane = "/apis/mica.dev/v1alpha1/planes/p";
+    root.delete(plane).await.expect(200);
+    loop {
+        let shown = root.get(plane).await.expect(200).to_string();
+        if shown.contains("widgets.x.io \\\"held\\\" in namespace \\\"default\\\" waits for finalizers: x.io/hold") {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let free = json!({"metadata": {"finalizers": null}});
+    api.patch(&format!("{WIDGETS}/held"), &free).await.expect(200);
+    root.until(plane, 404).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_of_custom_objects_is_among_all_objects() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let mut marked = widget("a");
+    marked["metadata"]["annotations"] = json!({"k": "v"});
+    api.post(WIDGETS, &marked).await.expect(201);
+    let selector = "fieldSelector=mica.dev%2Fkind%3DWidget";
+    let list = api
+        .get(&format!("/apis/mica.dev/v1alpha1/objects?{selector}"))
+        .await
+        .expect(200);
+    let annotations = &list["items"][0]["metadata"]["annotations"];
+    assert_eq!(annotations["mica.dev/api-version"], "x.io/v1");
+    assert_eq!(annotations["mica.dev/resource"], "widgets");
+    assert_eq!(annotations["k"], "v");
+    assert!(list["items"][0]["metadata"]["resourceVersion"].is_string());
+    world.stop().await;
+}
