@@ -3,11 +3,15 @@
 //! A definition that many planes hold is compiled once ([`Versions`], found by the hash of what it says), and planes with
 //! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and the revision of each definition,
 //! which its writes compare. One watch over the definitions of all planes keeps the cache true.
+//!
+//! Project planes also serve the definitions of root that are marked for projects ([`CONTEXTS`]), without a copy: their
+//! writes compare root's record. A definition of the plane's own hides one of root's with the same name.
 
 mod set;
 pub mod source;
 pub mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +20,10 @@ use mica_machinery::kind::custom::{Offered, Standing};
 use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Signal, Store};
 
 use crate::error::ApiError;
-use crate::plane::Plane;
 use crate::plane::cache::Followed;
+use crate::plane::{Context, Plane};
 use crate::scheme::Served;
-use crate::stored::Stored;
+use crate::stored::{Content, Stored};
 use set::Shared;
 pub use set::{Set, Versions};
 
@@ -31,6 +35,9 @@ const PAGE: usize = 50;
 
 /// How soon changes are followed again after the store failed.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
+
+/// The annotation of root's definitions that says in which planes they are served.
+pub const CONTEXTS: &str = "discovery.miloapis.com/parent-contexts";
 
 /// The resource whose objects are definitions.
 pub fn definitions() -> GroupResource {
@@ -66,7 +73,22 @@ pub struct Customs {
     keys: PlaneKeys,
     set: Arc<Set>,
     /// Of each definition of the set, in its order.
-    revisions: Box<[Revision]>,
+    places: Box<[Place]>,
+}
+
+/// Where a definition is kept, and what it was when it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    home: Home,
+    revision: Revision,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Home {
+    /// In the plane itself.
+    Plane,
+    /// In root, for all project planes.
+    Root,
 }
 
 /// The definition that a resource is from, as it was read.
@@ -120,23 +142,46 @@ impl Definitions {
 
     /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
     pub fn forget(&self, plane: PlaneId) {
+        if plane == PlaneId::ROOT {
+            // Root's may be served anywhere.
+            self.planes.forget_all();
+        }
         self.planes.forget(plane.as_str());
     }
 
     async fn load(&self, plane: &Plane) -> Result<Customs, ApiError> {
-        let (mut versions, mut revisions) = (Vec::new(), Vec::new());
-        let mut pages = Pages::new(plane);
-        while let Some(page) = pages.next(&*self.store).await? {
-            for read in page {
-                versions.push(self.shared.versions(&read.name, &read.stored).await?);
-                revisions.push(read.revision);
-            }
+        let mut found = BTreeMap::new();
+        if plane.context == Context::Project {
+            self.read(PlaneKeys::new(PlaneId::ROOT), Home::Root, &mut found).await?;
         }
+        self.read(plane.keys, Home::Plane, &mut found).await?;
+        let (versions, places): (Vec<_>, Vec<_>) = found.into_values().unzip();
         Ok(Customs {
             keys: plane.keys,
             set: self.shared.set(&plane.scheme, versions),
-            revisions: revisions.into(),
+            places: places.into(),
         })
+    }
+
+    /// Adds the definitions that a plane holds, by name.
+    async fn read(
+        &self,
+        keys: PlaneKeys,
+        home: Home,
+        found: &mut BTreeMap<String, (Arc<Versions>, Place)>,
+    ) -> Result<(), ApiError> {
+        let mut pages = Pages::new(keys);
+        while let Some(page) = pages.next(&*self.store).await? {
+            for read in page {
+                if home == Home::Root && !is_for_projects(&read.stored) {
+                    continue;
+                }
+                let versions = self.shared.versions(&read.name, &read.stored).await?;
+                let revision = read.revision;
+                found.insert(read.name, (versions, Place { home, revision }));
+            }
+        }
+        Ok(())
     }
 
     /// Forgets planes as their definitions change, on whatever server that happens. Ends when the store closes.
@@ -176,20 +221,27 @@ struct Read {
     stored: Stored,
 }
 
+/// Whether a definition of root's is served in project planes.
+pub fn is_for_projects(stored: &Stored) -> bool {
+    let contexts = mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", CONTEXTS]);
+    contexts.is_some_and(|contexts| {
+        let mut named = contexts.split([',', ';']).map(str::trim);
+        named.any(|context| context == "Project" || context == "*")
+    })
+}
+
 /// Reads a plane's definitions a page at a time, all at one revision, in the order of their names.
-struct Pages<'a> {
-    plane: &'a Plane,
+struct Pages {
     range: KeyRange,
     at: Option<Revision>,
     after: Option<Key>,
     done: bool,
 }
 
-impl<'a> Pages<'a> {
-    fn new(plane: &'a Plane) -> Self {
+impl Pages {
+    fn new(keys: PlaneKeys) -> Self {
         Self {
-            plane,
-            range: plane.keys.resource(&definitions()),
+            range: keys.resource(&definitions()),
             at: None,
             after: None,
             done: false,
@@ -212,7 +264,8 @@ impl<'a> Pages<'a> {
         self.done = !page.more || self.after.is_none();
         let mut read = Vec::with_capacity(page.records.len());
         for (key, record) in &page.records {
-            if let Some(stored) = self.plane.read(key, record)?.object() {
+            // No base layer has definitions.
+            if let Some(stored) = Content::read(record)?.object() {
                 read.push(Read {
                     name: key.name().to_owned(),
                     revision: record.revision,
@@ -249,15 +302,19 @@ impl Customs {
 
     /// The keys and revisions of all definitions.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
-        (0..self.revisions.len()).map(|at| self.definition(at))
+        (0..self.places.len()).map(|at| self.definition(at))
     }
 
     fn definition(&self, at: usize) -> Definition {
-        let versions = self.set.definitions()[at].clone();
+        let (versions, place) = (self.set.definitions()[at].clone(), self.places[at]);
+        let keys = match place.home {
+            Home::Plane => self.keys,
+            Home::Root => PlaneKeys::new(PlaneId::ROOT),
+        };
         Definition {
-            key: self.keys.object(&definitions(), None, &versions.name),
+            key: keys.object(&definitions(), None, &versions.name),
             versions,
-            revision: self.revisions[at],
+            revision: place.revision,
         }
     }
 }

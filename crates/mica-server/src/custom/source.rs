@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use mica_machinery::kind::custom::Standing;
 use serde_json::Value;
 
-use super::{Customs, Definitions, Pages};
+use super::{Customs, Definitions};
 use crate::error::ApiError;
 use crate::openapi::Source;
 use crate::plane::Plane;
+use crate::stored::Content;
 
 /// The definitions of one plane, as they were loaded.
 pub struct Loaded<'a> {
@@ -44,23 +45,23 @@ impl Source for Loaded<'_> {
     }
 
     async fn read(&self) -> Result<Vec<Value>, ApiError> {
-        let mut pages = Pages::new(self.plane);
-        let (mut found, mut revisions) = (Vec::new(), Vec::new());
-        while let Some(page) = pages.next(&*self.definitions.store).await? {
-            for read in page {
-                revisions.push(read.revision);
-                let definition: Value = serde_json::from_slice(read.stored.json())
-                    .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
-                if matches!(Standing::of(&definition), Standing::Established | Standing::Terminating) {
-                    found.push(definition);
-                }
+        let mut found = Vec::new();
+        for definition in self.customs.definitions() {
+            let record = self.definitions.store.get(definition.key()).await?;
+            // Other planes find what is built from these by the hash of what was loaded: it must be the same.
+            let Some(record) = record.filter(|record| record.revision == definition.revision()) else {
+                self.stale.store(true, Ordering::Relaxed);
+                self.definitions.forget(self.plane.id);
+                return Err(ApiError::unavailable("the definitions changed while they were read"));
+            };
+            let Some(stored) = Content::read(&record)?.object() else {
+                continue;
+            };
+            let definition: Value = serde_json::from_slice(stored.json())
+                .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+            if matches!(Standing::of(&definition), Standing::Established | Standing::Terminating) {
+                found.push(definition);
             }
-        }
-        // Other planes find what is built from these by the hash of what was loaded: it must be the same.
-        if *revisions != *self.customs.revisions {
-            self.stale.store(true, Ordering::Relaxed);
-            self.definitions.forget(self.plane.id);
-            return Err(ApiError::unavailable("the definitions changed while they were read"));
         }
         Ok(found)
     }

@@ -312,10 +312,13 @@ impl Worker {
             object::string(definition, &["spec", "group"]),
             object::string(definition, &["spec", "names", "plural"]),
         );
-        let Some((served, definition)) = self.definitions.of(plane).await?.by_storage(storage.as_key()) else {
-            return Ok(None);
+        let own = plane.keys.object(&definitions(), None, object::name(definition));
+        // What root defines may have instances in other planes.
+        let range = if plane.is_root() {
+            KeyRange::AllPlanes(storage.clone())
+        } else {
+            plane.keys.resource(&storage)
         };
-        let range = plane.keys.resource(&storage);
         let mut after: Option<Key> = None;
         let mut blocked = None;
         loop {
@@ -326,21 +329,28 @@ impl Worker {
                 limit: PAGE,
             };
             let page = self.store.range(query).await?;
-            let grants: Vec<Grant> = page
-                .records
-                .iter()
-                .map(|(key, _)| {
-                    let target = Target {
-                        plane: plane.clone(),
-                        served: served.clone(),
-                        namespace: key.namespace().map(Into::into),
-                        name: Some(key.name().into()),
-                        subresource: String::new().into(),
-                        definition: Some(definition.clone()),
-                    };
-                    authz::system(Verb::Delete, target)
-                })
-                .collect();
+            let mut grants = Vec::new();
+            for (key, _) in &page.records {
+                let holder = match key.plane() == plane.id {
+                    true => Some(plane.clone()),
+                    false => self.plane(key.plane()).await?,
+                };
+                let Some(holder) = holder else { continue };
+                let found = self.definitions.of(&holder).await?.by_storage(storage.as_key());
+                // Objects of another plane may be of a definition of its own.
+                let Some((served, definition)) = found.filter(|(_, definition)| *definition.key() == own) else {
+                    continue;
+                };
+                let target = Target {
+                    plane: holder,
+                    served,
+                    namespace: key.namespace().map(Into::into),
+                    name: Some(key.name().into()),
+                    subresource: "".into(),
+                    definition: Some(definition),
+                };
+                grants.push(authz::system(Verb::Delete, target));
+            }
             after = page.records.last().filter(|_| page.more).map(|(key, _)| key.clone());
             let deletions = stream::iter(grants).map(|grant| self.delete_instance(grant));
             let waiting: Vec<bool> = deletions.buffered(DELETIONS).try_collect().await?;

@@ -20,7 +20,7 @@ use super::cache::Followed;
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::layer::Shelf;
 use super::side::{Side, SideWrites};
-use super::{Plane, State};
+use super::{Context, Plane, State};
 use crate::base::Birth;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Served};
@@ -51,6 +51,8 @@ const INTERNAL: &str = "mica.internal";
 struct StateRecord {
     name: String,
     state: State,
+    #[serde(default)]
+    context: Context,
 }
 
 /// What a plane was born from, as stored.
@@ -132,6 +134,7 @@ impl Directory {
             let state = StateRecord {
                 name: String::new(),
                 state: State::Active,
+                context: Context::Plane,
             };
             let records = [
                 (birth_at.clone(), json_bytes(&birth)),
@@ -275,6 +278,7 @@ impl Directory {
             revision: birth.revision,
         };
         let base = self.layers.get(&record.base).await?;
+        let recorded: StateRecord = read_record(&state)?;
         Ok(Some(Plane {
             id,
             name: record.name,
@@ -283,7 +287,8 @@ impl Directory {
             base,
             layers: self.layers.known().clone(),
             birth,
-            state: read_record::<StateRecord>(&state)?.state,
+            state: recorded.state,
+            context: recorded.context,
             state_key,
             state_revision: state.revision,
             birth_key,
@@ -412,6 +417,7 @@ fn placeholder(scheme: &Arc<Scheme>, layers: &Shelf) -> Plane {
             revision: Revision(0),
         },
         state: State::Active,
+        context: Context::Plane,
         state_key: state_key(id),
         state_revision: Revision(0),
         birth_key: birth_key(id),
@@ -446,6 +452,19 @@ fn addresses(plane: &Value) -> Vec<Key> {
     list.iter()
         .map(|address| address_key(object::string(address, &["type"]), object::string(address, &["value"])))
         .collect()
+}
+
+/// What a Plane object is the plane of.
+fn context(plane: &Value) -> Context {
+    let addresses = object::list(plane, &["spec", "addresses"]);
+    if addresses
+        .iter()
+        .any(|address| object::string(address, &["type"]) == "Project")
+    {
+        Context::Project
+    } else {
+        Context::Plane
+    }
 }
 
 /// The state that a Plane object asks for.
@@ -485,6 +504,7 @@ impl SideWrites for Directory {
         let state = StateRecord {
             name: name.to_owned(),
             state: wanted_state(new),
+            context: context(new),
         };
         let mut records = vec![
             (birth_key(id), json_bytes(&self.birth(name, created, id))),
@@ -504,11 +524,12 @@ impl SideWrites for Directory {
         };
         let mut side = Side::default();
         let name = object::name(new);
-        let state = wanted_state(new);
-        if state != wanted_state(old) {
+        let (state, context_now) = (wanted_state(new), context(new));
+        if state != wanted_state(old) || context_now != context(old) {
             let value = json_bytes(&StateRecord {
                 name: name.to_owned(),
                 state,
+                context: context_now,
             });
             side.writes.push(Write::Put {
                 key: state_key(id),

@@ -35,6 +35,16 @@ pub enum State {
     Draining,
 }
 
+/// What a plane is the plane of, which decides what of root is served in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub enum Context {
+    /// Nothing but itself.
+    #[default]
+    Plane,
+    /// A project: an address of its type leads here.
+    Project,
+}
+
 /// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only.
 #[derive(Debug)]
 pub struct Plane {
@@ -48,6 +58,7 @@ pub struct Plane {
     pub layers: Arc<Layers>,
     pub birth: Birth,
     pub state: State,
+    pub context: Context,
     /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
     /// moved or dropped before it heard.
     pub state_key: Key,

@@ -246,3 +246,45 @@ async fn metadata_of_custom_objects_is_among_all_objects() {
     assert!(list["items"][0]["metadata"]["resourceVersion"].is_string());
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_of_root_that_are_marked_serve_project_planes_without_a_copy() {
+    let world = World::start().await;
+    let root = world.root().await;
+    let addresses = json!([{"type": "Project", "value": "alpha"}]);
+    let project = json!({"apiVersion": "mica.dev/v1alpha1", "kind": "Plane", "metadata": {"name": "alpha"},
+        "spec": {"addresses": addresses}});
+    root.post("/apis/mica.dev/v1alpha1/planes", &project).await.expect(201);
+    let (alpha, plain) = (root.at_plane("alpha"), world.plane("plain").await);
+    let mut shared = widgets();
+    shared["metadata"]["annotations"] = json!({"discovery.miloapis.com/parent-contexts": "Organization,Project"});
+    root.post(DEFINITIONS, &shared).await.expect(201);
+    let kept = definition("gadgets", "Gadget", &json!({}));
+    root.post(DEFINITIONS, &kept).await.expect(201);
+    alpha.until(WIDGETS, 200).await;
+    root.until("/apis/x.io/v1/gadgets", 200).await;
+    assert_eq!(alpha.get("/apis/x.io/v1/gadgets").await.code(), 404);
+    assert_eq!(plain.get(WIDGETS).await.code(), 404);
+    assert!(names(&alpha.get(DEFINITIONS).await.expect(200)).is_empty());
+    alpha.post(WIDGETS, &widget("a")).await.expect(201);
+    assert!(names(&root.get(WIDGETS).await.expect(200)).is_empty());
+    // It may have its own under the same name.
+    let own = definition("widgets", "Widget", &json!({"size": {"type": "integer", "default": 9}}));
+    alpha.post(DEFINITIONS, &own).await.expect(201);
+    let path = format!("{DEFINITIONS}/widgets.x.io");
+    while condition(&alpha.get(&path).await.expect(200), "Established") != "True" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(alpha.post(WIDGETS, &widget("b")).await.expect(201)["spec"]["size"], 9);
+    alpha.delete(&path).await.expect(200);
+    alpha.until(&path, 404).await;
+    assert_eq!(alpha.post(WIDGETS, &widget("c")).await.expect(201)["spec"]["size"], 3);
+    // Instances go with the definition, wherever they are.
+    root.delete(&path).await.expect(200);
+    root.until(&path, 404).await;
+    alpha.until(WIDGETS, 404).await;
+    root.post(DEFINITIONS, &shared).await.expect(201);
+    let list = alpha.until(WIDGETS, 200).await;
+    assert!(names(&list).is_empty());
+    world.stop().await;
+}
