@@ -47,8 +47,11 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError
 /// A uid in the body is a precondition.
 pub(super) fn check_uid(target: &Target, wanted: &Value, old: &Stored) -> Result<(), ApiError> {
     let sent = object::string(wanted, &["metadata", "uid"]);
+    if sent.is_empty() {
+        return Ok(());
+    }
     let actual = mica_machinery::select::text_at(old.json(), &["metadata", "uid"]).unwrap_or_default();
-    if sent.is_empty() || sent == actual {
+    if sent == actual {
         return Ok(());
     }
     Err(uid_conflict(target, &target.served.name.clone(), sent, &actual))

@@ -311,6 +311,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
+        if let Some(count) = self.inner.engine.cached_count(range, at, after) {
+            return Ok(count);
+        }
         let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
         blocking(move || engine.count(&range, at, after.as_ref())).await
     }

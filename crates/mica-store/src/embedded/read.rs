@@ -242,14 +242,13 @@ impl Engine {
         Ok((revision, revision))
     }
 
+    /// A count that needs no reading.
+    pub(super) fn cached_count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Option<u64> {
+        self.cache.count(range, self.readable(at)?, after)
+    }
+
     /// How many records of a range follow a key.
     pub(super) fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
-        if let Some(count) = self
-            .readable(at)
-            .and_then(|revision| self.cache.count(range, revision, after))
-        {
-            return Ok(count);
-        }
         let (view, _) = self.view()?;
         let (_, read_at) = self.revisions(&view, range, at)?;
         Ok(view.count(range, read_at, after)?)
