@@ -9,6 +9,10 @@ BENCH ?=
 UP ?=
 # How many rounds of crashes, kills and random histories a soak runs; properties are tried a hundred times as often.
 SOAK ?= 2000
+# How many planes it makes.
+PLANES ?= 1000000
+# How many seconds each target is fuzzed, and which targets if not all.
+FUZZ ?= 300
 # Only these transcripts, such as TOUR="configmaps rbac".
 TOUR ?=
 # Arguments for comparing at random.
@@ -17,7 +21,7 @@ DIFFER ?=
 GOFMT = "$$(go env GOROOT)/bin/gofmt"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record
+.PHONY: help run test soak fuzz bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +34,12 @@ test: tools ## set this machine up and run every check
 
 soak: tools ## what takes hours: thousands of kills, fuzzing, very many planes
 	MICA_SOAK=$(SOAK) PROPTEST_CASES=$(SOAK)00 cargo test --release --workspace -- --nocapture
+	scripts/fuzz $(FUZZ)
 	cargo build --release -p mica -p mica-bench
-	target/release/mica-bench run --no-floor --mica target/release/mica --planes 1000000 --only planes,first-request,restart
+	target/release/mica-bench run --no-floor --mica target/release/mica --planes $(PLANES) --only planes,first-request,restart
+
+fuzz: tools ## fuzz what reads foreign bytes (FUZZ="60 yaml cel": seconds for each target, and which)
+	scripts/fuzz $(FUZZ)
 
 bench: tools ## measure the server, the floors and (KUBE_APISERVER=path) a real kube-apiserver
 	cargo build --release -p mica -p mica-bench

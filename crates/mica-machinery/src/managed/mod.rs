@@ -7,6 +7,8 @@
 
 mod apply;
 #[cfg(test)]
+mod apply_properties;
+#[cfg(test)]
 mod apply_tests;
 mod compare;
 mod conflict;

@@ -11,6 +11,7 @@ mod drain;
 mod egress;
 mod fixture;
 mod hook;
+mod hostile;
 mod lists;
 mod objects;
 mod openapi;
