@@ -21,6 +21,7 @@ pub mod openapi;
 pub mod options;
 pub mod pki;
 pub mod plane;
+mod pod;
 mod quiet;
 pub mod registry;
 pub mod request;

@@ -23,6 +23,7 @@ pub enum Special {
     PlaneFork,
     PlaneRebase,
     ServiceAccountToken,
+    Pod(crate::pod::Part),
 }
 
 /// What answers a subresource that is no part of its object.
@@ -34,6 +35,9 @@ pub fn find(target: &Target) -> Option<Special> {
         (GROUP, PLURAL, "fork") => Special::PlaneFork,
         (GROUP, PLURAL, "rebase") => Special::PlaneRebase,
         ("", "serviceaccounts", "token") => Special::ServiceAccountToken,
+        ("", plural @ ("pods" | "bindings" | "nodes" | "services"), part) => {
+            Special::Pod(crate::pod::Part::find(plural, part)?)
+        }
         _ => return None,
     })
 }
@@ -46,6 +50,7 @@ impl Special {
             Self::PlaneFork => crate::plane::snapshot::fork(call, grant).await,
             Self::PlaneRebase => crate::plane::rebase::answer(call, grant).await,
             Self::ServiceAccountToken => token(call, grant).await,
+            Self::Pod(part) => part.answer(call, grant).await,
         }
     }
 }

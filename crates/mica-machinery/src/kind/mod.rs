@@ -262,6 +262,11 @@ pub trait Strategy: std::fmt::Debug + Sync {
         None
     }
 
+    /// What every request for the kind is warned of, if it is on its way out.
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Top-level fields whose change counts a new generation; empty if the kind has no generation.
     fn generation_fields(&self) -> &'static [&'static str] {
         &[]

@@ -71,6 +71,7 @@ pub const COMPONENT_STATUS: Plain = Plain {
             of("error").into(),
         ]
     },
+    deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
     ..Plain::new("componentstatuses", "io.k8s.api.core.v1.ComponentStatus")
 };
 

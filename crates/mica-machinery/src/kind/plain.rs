@@ -56,6 +56,8 @@ pub struct Plain {
     pub unconditional_update: bool,
     pub returns_deleted: bool,
     pub grace: Grace,
+    /// What every request is warned of, if the kind is on its way out.
+    pub deprecation: Option<&'static str>,
 }
 
 impl Plain {
@@ -81,6 +83,7 @@ impl Plain {
             unconditional_update: true,
             returns_deleted: false,
             grace: |_, _| None,
+            deprecation: None,
         }
     }
 }
@@ -187,6 +190,10 @@ impl Strategy for Plain {
 
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         (self.grace)(object, requested)
+    }
+
+    fn deprecation(&self) -> Option<&'static str> {
+        self.deprecation
     }
 
     fn generation_fields(&self) -> &'static [&'static str] {

@@ -7,10 +7,20 @@ use crate::error::ApiError;
 use crate::scheme::Served;
 
 /// Comparisons and writes that join a transaction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Side {
     pub compares: Vec<Compare>,
     pub writes: Vec<Write>,
+}
+
+impl Side {
+    /// Both of these.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.compares.extend(other.compares);
+        self.writes.extend(other.writes);
+        self
+    }
 }
 
 /// Hooks of the registry's writes. The directory of planes is the one implementation: a Plane object and the records that

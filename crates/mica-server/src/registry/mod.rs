@@ -3,6 +3,8 @@
 //!
 //! Every public function takes a [`Grant`]: nothing here asks who may.
 
+mod admit;
+mod allot;
 mod apply;
 mod change;
 mod convert;

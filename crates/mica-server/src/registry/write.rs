@@ -228,6 +228,7 @@ impl Registry {
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
+        self.admit(step.target(), &mut object).await?;
         let context = step.context();
         // First, because kinds may build on the name and the uid.
         let metadata = metadata_mut(&mut object);
@@ -240,6 +241,7 @@ impl Registry {
         if let Some(generation) = strategy.generation(&context, &object, None) {
             object::set(metadata_mut(&mut object), &["generation"], generation);
         }
+        let allotted = self.allot(step.target(), &mut object, None, step.now).await?;
         step.invalid(&object, &create_errors(served, &context, &object))
             .map_err(|error| error.warned(&warnings))?;
         if let Some(why) = strategy.forbidden(&object) {
@@ -257,7 +259,7 @@ impl Registry {
         let packed = self
             .packed(&step.target().plane, served, definition, &mut object)
             .await?;
-        let revision = self.add(&step, &name, &object, &packed.value).await?;
+        let revision = self.add(&step, &name, &object, &packed.value, &allotted).await?;
         Ok(Written {
             stored: packed.at(revision),
             created: true,
@@ -272,6 +274,7 @@ impl Registry {
         name: &str,
         object: &Value,
         value: &bytes::Bytes,
+        allotted: &Side,
     ) -> Result<Revision, ApiError> {
         let (target, served) = (step.target(), step.served());
         let mut vacant = match step.options.dry_run {
@@ -290,7 +293,7 @@ impl Registry {
             if let Some(there) = &entry.stored {
                 return Err(exists(served, name, there));
             }
-            let side = self.side.on_create(served, object)?;
+            let side = self.side.on_create(served, object)?.and(allotted.clone());
             if step.options.dry_run == DryRun::All {
                 return Ok(Revision(0));
             }
@@ -438,6 +441,7 @@ impl Registry {
         let metadata = metadata_mut(&mut new);
         meta::keep_system_fields(metadata, &old["metadata"]);
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
+        let allotted = self.allot(target, &mut new, Some(&old), step.now).await?;
         let mut warnings = warnings.to_vec();
         let errors = update_errors(served, &context, &new, &old, &mut warnings);
         step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
@@ -463,7 +467,7 @@ impl Registry {
         if unchanged || step.options.dry_run == DryRun::All {
             return Ok(Some(written(packed.at(stored.revision))));
         }
-        let side = self.side.on_update(served, &new, &old)?;
+        let side = self.side.on_update(served, &new, &old)?.and(allotted);
         let revision = self.put(target, entry, packed.value.clone(), side).await?;
         Ok(revision.map(|revision| written(packed.at(revision))))
     }
@@ -481,6 +485,7 @@ impl Registry {
             return Ok(Some(stored.revision));
         }
         let side = self.side.on_remove(&target.served, old)?;
+        let side = side.and(self.release(target, old).await?);
         // Also a layer that the plane may move to: what was deleted must not come back with it.
         let base_has_it = target.plane.layers.contain(&target.served.storage, entry.key.rest());
         let write = if base_has_it {
@@ -539,6 +544,8 @@ impl Registry {
             // Beside the object itself these compare the plane's records: what this server believes of it is old.
             Err(CommitError::Conflict { compare, .. }) if (1..own).contains(&compare) => Err(ApiError::stale_plane()),
             Err(CommitError::Conflict { compare, .. }) if compare < own => Ok(None),
+            // What a service was to be given is taken: the request starts over and finds something else, or is told so.
+            Err(CommitError::Conflict { .. }) if target.served.plural() == "services" => Err(ApiError::stale_plane()),
             Err(CommitError::Conflict { .. }) => {
                 let why = "one of its addresses is taken by another plane";
                 Err(ApiError::conflict(&target.served.name, target.object(), why))

@@ -46,9 +46,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         definition,
     };
     let grant = permit.grant(target);
-    if !grant.target.subresource.is_empty()
-        && let Some(special) = subresource::find(&grant.target)
-    {
+    if let Some(special) = subresource::find(&grant.target) {
         return Box::pin(special.answer(call, &grant)).await;
     }
     if objects::is_objects(&grant.target.served) {
@@ -59,7 +57,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         return Box::pin(review::answer(call, &grant)).await;
     }
     // All but the most frequent are boxed: the room of the largest would be moved about with every request.
-    match verb {
+    let answer = match verb {
         Verb::Get => object::get(call, &grant).await,
         Verb::List => Box::pin(stream::list(call, &grant)).await,
         Verb::Watch => Box::pin(stream::watch(call, &grant)).await,
@@ -68,6 +66,22 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         Verb::Patch => Box::pin(object::patch(call, &grant)).await,
         Verb::Delete => Box::pin(object::delete(call, &grant)).await,
         Verb::DeleteCollection => Box::pin(object::delete_collection(call, &grant)).await,
+    };
+    told_of_deprecation(&grant.target.served, answer)
+}
+
+/// Every answer about a kind on its way out says so, refusals too.
+fn told_of_deprecation(served: &Served, answer: Result<Response<Body>, ApiError>) -> Result<Response<Body>, ApiError> {
+    let Some(text) = served.strategy().deprecation() else {
+        return answer;
+    };
+    let warnings = [text.to_owned()];
+    match answer {
+        Ok(mut response) => {
+            super::warn(&mut response, &warnings);
+            Ok(response)
+        }
+        Err(error) => Err(error.warned(&warnings)),
     }
 }
 

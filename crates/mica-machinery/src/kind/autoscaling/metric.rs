@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::validate_reference;
+use super::{Version, validate_reference};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{invalid_each, is_set, present};
 use crate::kind::core::resource::{quantity, validate_container_name};
@@ -67,7 +67,7 @@ fn validate_source(field: &str, source: &Value, path: &Path, errors: &mut ErrorL
     let null = Value::Null;
     if field == "object" {
         let described = source.get("describedObject").unwrap_or(&null);
-        validate_reference(described, &path.child("describedObject"), errors);
+        validate_reference(described, Version::Any, &path.child("describedObject"), errors);
     }
     match field {
         "resource" | "containerResource" => {

@@ -23,8 +23,8 @@ const POLICIES: [&str; 2] = ["Percent", "Pods"];
 
 pub const AUTOSCALER: Plain = Plain {
     default,
-    validate: |_, object| validate(object),
-    validate_update: |_, new, _| validate(new),
+    validate: |_, object| validate(object, None),
+    validate_update: |_, new, old| validate(new, Some(old)),
     status: Status::Apart,
     validate_status: |new, _| {
         let mut errors = ErrorList::new();
@@ -70,7 +70,7 @@ fn default(object: &mut Value) {
     }
 }
 
-fn validate(object: &Value) -> ErrorList {
+fn validate(object: &Value, old: Option<&Value>) -> ErrorList {
     let null = Value::Null;
     let (spec, path) = (object.get("spec").unwrap_or(&null), Path::new("spec"));
     let mut errors = ErrorList::new();
@@ -90,7 +90,17 @@ fn validate(object: &Value) -> ErrorList {
         errors.push(Error::invalid(&at, max, detail));
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&null);
-    validate_reference(target, &path.child("scaleTargetRef"), &mut errors);
+    let kept = |field: &str| {
+        let at = ["spec", "scaleTargetRef", field];
+        old.is_some_and(|old| object::string(old, &at) == object::string(object, &at))
+    };
+    let rule = match object::string(target, &["kind"]) {
+        _ if kept("apiVersion") && kept("kind") => Version::Unchecked,
+        // The one kind of the core group that can be scaled.
+        "ReplicationController" => Version::Any,
+        _ => Version::WithGroup,
+    };
+    validate_reference(target, rule, &path.child("scaleTargetRef"), &mut errors);
     metric::validate_all(spec, &path.child("metrics"), &mut errors);
     for field in ["scaleUp", "scaleDown"] {
         if let Some(rules) = present(spec, &["behavior", field]) {
@@ -100,26 +110,31 @@ fn validate(object: &Value) -> ErrorList {
     errors
 }
 
-/// An object of any kind but the core group's.
-fn validate_reference(reference: &Value, path: &Path, errors: &mut ErrorList) {
+/// What the version of a reference must say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// A group, since nothing of the core group is meant.
+    WithGroup,
+    Any,
+    /// It was so before.
+    Unchecked,
+}
+
+fn validate_reference(reference: &Value, rule: Version, path: &Path, errors: &mut ErrorList) {
     for field in ["kind", "name"] {
         match object::string(reference, &[field]) {
             "" => errors.push(Error::required(&path.child(field), "")),
             text => errors.extend(invalid_each(&path.child(field), text, names::path_segment_name(text))),
         }
     }
-    let (version, kind) = (
-        object::string(reference, &["apiVersion"]),
-        object::string(reference, &["kind"]),
-    );
-    let at = path.child("apiVersion");
-    if version.matches('/').count() > 1 {
-        let detail = format!("unexpected GroupVersion string: {version}");
-        errors.push(Error::invalid(&at, version, detail));
-    } else if !version.contains('/') && !(kind == "ReplicationController" && version == "v1") {
-        let detail = "apiVersion must specify API group";
-        errors.push(Error::invalid(&at, version, detail));
-    }
+    let version = object::string(reference, &["apiVersion"]);
+    let why = match version.matches('/').count() {
+        _ if rule == Version::Unchecked => return,
+        0 if rule == Version::WithGroup => "apiVersion must specify API group".to_owned(),
+        0 | 1 => return,
+        _ => format!("unexpected GroupVersion string: {version}"),
+    };
+    errors.push(Error::invalid(&path.child("apiVersion"), version, why));
 }
 
 fn validate_rules(rules: &Value, path: &Path, errors: &mut ErrorList) {

@@ -12,8 +12,11 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CPU: [&str; 2] = ["spec", "targetCPUUtilizationPercentage"];
 const CURRENT_CPU: [&str; 2] = ["status", "currentCPUUtilizationPercentage"];
 
+/// A place in the second version, and its name in the first.
+type Place = (&'static [&'static str], &'static str);
+
 /// Each source: its field, and how the second version's places are called in the first.
-const SOURCES: [(&str, &[(&[&str], &str)]); 5] = [
+const SOURCES: [(&str, &[Place]); 5] = [
     (
         "object",
         &[

@@ -5,6 +5,7 @@
 
 pub mod flow;
 pub mod rbac;
+pub mod workload;
 
 use serde_json::{Value, json};
 
@@ -22,6 +23,9 @@ pub fn objects(profile: Profile, created: &str) -> Vec<Value> {
     objects.extend(rbac::objects());
     objects.extend(flow::objects(created));
     objects.extend(api_services(profile, created));
+    if profile == Profile::Kubernetes {
+        objects.extend(workload::objects(created));
+    }
     objects
 }
 
@@ -132,7 +136,7 @@ mod tests {
             version: "",
             user: User::default(),
         };
-        for object in objects(Profile::Generic, "1970-01-01T00:00:00Z") {
+        for object in objects(Profile::Kubernetes, "1970-01-01T00:00:00Z") {
             let strategy: &dyn Strategy = resource(&object).strategy;
             let mut defaulted = object.clone();
             strategy.default(&mut defaulted);
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn no_object_is_there_twice() {
         let mut seen = BTreeSet::new();
-        for object in objects(Profile::Generic, "1970-01-01T00:00:00Z") {
+        for object in objects(Profile::Kubernetes, "1970-01-01T00:00:00Z") {
             let id = ["apiVersion", "kind"].map(|field| object::string(&object, &[field]).to_owned());
             let name = [object::namespace(&object).to_owned(), object::name(&object).to_owned()];
             assert!(seen.insert((id, name)), "{object}");

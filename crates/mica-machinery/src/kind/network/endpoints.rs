@@ -34,6 +34,7 @@ pub const ENDPOINTS: Plain = Plain {
     metadata_check: MetadataCheck::Both,
     cells: |object, now| vec![object::name(object).into(), shown(object).into(), age(object, now)],
     creates_on_update: true,
+    deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
     ..Plain::new("endpoints", "io.k8s.api.core.v1.Endpoints")
 };
 

@@ -259,7 +259,7 @@ pub fn refused_address(service: &Value, why: &str) -> ErrorList {
 }
 
 /// The refusal of a port that cannot be had.
-pub fn refused_port(service: &Value, port: u16) -> ErrorList {
+pub fn refused_port(service: &Value, port: u16, why: &str) -> ErrorList {
     let ports = object::list(service, &["spec", "ports"]);
     let at = ports
         .iter()
@@ -268,5 +268,5 @@ pub fn refused_port(service: &Value, port: u16) -> ErrorList {
         .child("ports")
         .index(at.unwrap_or_default())
         .child("nodePort");
-    vec![Error::invalid(&path, port, "provided port is already allocated")]
+    vec![Error::invalid(&path, port, why)]
 }

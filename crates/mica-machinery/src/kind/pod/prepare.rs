@@ -29,7 +29,8 @@ pub fn prepare(pod: &mut Value, now: jiff::Timestamp) {
     merge_label_keys(pod);
 }
 
-fn tolerate_loss(pod: &mut Value) {
+/// A pod stays for a while on a node that is lost, unless it says otherwise: on every write, as upstream does it.
+pub fn tolerate_loss(pod: &mut Value) {
     let mut tolerations = object::list(pod, &["spec", "tolerations"]).to_vec();
     for key in LOST {
         let tolerated = tolerations.iter().any(|one| {

@@ -8,8 +8,9 @@ use super::default::default_pod;
 use super::{prepare, print, resize, status, update, validate, warn};
 use crate::facts::facts;
 use crate::field::ErrorList;
-use crate::kind::check::keep_metadata;
+use crate::kind::check::{keep_metadata, present};
 use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext, column};
+use crate::meta::next_generation;
 use crate::{names, object};
 
 const SELECTABLE: [&str; 9] = [
@@ -84,7 +85,18 @@ impl Strategy for Pod {
                 }
             }
             "resize" => resize::prepare(new, old),
-            _ => object::copy(old, new, &["status"]),
+            // The server's own change, which upstream writes as it is.
+            "binding" => {}
+            _ => {
+                object::copy(old, new, &["status"]);
+                // Given on create, and not for clients to leave out.
+                for field in ["priority", "preemptionPolicy"] {
+                    if present(new, &["spec", field]).is_none() {
+                        object::copy(old, new, &["spec", field]);
+                    }
+                }
+                prepare::tolerate_loss(new);
+            }
         }
     }
 
@@ -97,6 +109,7 @@ impl Strategy for Pod {
             "status" => status::validate(new, old),
             "ephemeralcontainers" => update::validate_ephemeral(new, old),
             "resize" => resize::validate(new, old),
+            "binding" => ErrorList::new(),
             _ => update::validate(new, old),
         }
     }
@@ -104,6 +117,7 @@ impl Strategy for Pod {
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
         match ctx.subresource {
             "status" => MetadataCheck::Change,
+            "binding" => MetadataCheck::Neither,
             _ => MetadataCheck::Both,
         }
     }
@@ -159,6 +173,14 @@ impl Strategy for Pod {
 
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         Some(prepare::grace(object, requested))
+    }
+
+    /// Coming to a node is no change of what is wanted.
+    fn generation(&self, ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Option<i64> {
+        match (ctx.subresource, old) {
+            ("binding", Some(old)) => object::int(old, &["metadata", "generation"]),
+            _ => Some(next_generation(new, old, self.generation_fields())),
+        }
     }
 
     fn generation_fields(&self) -> &'static [&'static str] {

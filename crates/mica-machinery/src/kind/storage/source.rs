@@ -147,11 +147,9 @@ pub fn validate(held: &Value, holder: Holder<'_>, path: &Path, errors: &mut Erro
 fn validate_one(field: &str, value: &Value, holder: Holder<'_>, path: &Path, errors: &mut ErrorList) {
     let text = |name| object::string(value, &[name]);
     match field {
-        "emptyDir" => {
-            if present(value, &["sizeLimit"]).is_some_and(|limit| quantity(limit).signum() < 0) {
-                let detail = "SizeLimit field must be a valid resource quantity";
-                errors.push(Error::forbidden(&path.child("sizeLimit"), detail));
-            }
+        "emptyDir" if present(value, &["sizeLimit"]).is_some_and(|limit| quantity(limit).signum() < 0) => {
+            let detail = "SizeLimit field must be a valid resource quantity";
+            errors.push(Error::forbidden(&path.child("sizeLimit"), detail));
         }
         "hostPath" => {
             source_file::no_backsteps(text("path"), &path.child("path"), errors);
@@ -161,11 +159,9 @@ fn validate_one(field: &str, value: &Value, holder: Holder<'_>, path: &Path, err
         "gitRepo" => source_file::local_descending(text("directory"), &path.child("directory"), errors),
         "gcePersistentDisk" | "awsElasticBlockStore" => partition(value, path, errors),
         "secret" | "configMap" => source_file::validate_keys(value, path, errors),
-        "nfs" => {
-            if !text("path").starts_with('/') {
-                let detail = "must be an absolute path";
-                errors.push(Error::invalid(&path.child("path"), text("path"), detail));
-            }
+        "nfs" if !text("path").starts_with('/') => {
+            let detail = "must be an absolute path";
+            errors.push(Error::invalid(&path.child("path"), text("path"), detail));
         }
         "iscsi" => validate_iscsi(value, holder, path, errors),
         "glusterfs" => validate_glusterfs(value, path, errors),
@@ -179,10 +175,8 @@ fn validate_one(field: &str, value: &Value, holder: Holder<'_>, path: &Path, err
         "downwardAPI" => source_file::validate_downward(value, path, errors),
         "fc" => validate_fc(value, path, errors),
         "flexVolume" => validate_flex(value, path, errors),
-        "azureFile" => {
-            if is_set(value, &["secretNamespace"]) && text("secretNamespace").is_empty() {
-                errors.push(Error::required(&path.child("secretNamespace"), ""));
-            }
+        "azureFile" if is_set(value, &["secretNamespace"]) && text("secretNamespace").is_empty() => {
+            errors.push(Error::required(&path.child("secretNamespace"), ""));
         }
         "azureDisk" => validate_azure_disk(value, path, errors),
         "storageos" => validate_storageos(value, holder, path, errors),

@@ -6,10 +6,12 @@ mod admission;
 mod core;
 mod default;
 mod extension;
+mod pod;
 mod print;
 mod security;
 mod table;
 mod update;
+mod workload;
 
 use serde_json::{Value, json};
 
