@@ -181,10 +181,7 @@ async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError
                 return Err(ApiError::conflict(&pods.target.served.name, &asked, &why));
             }
         }
-        let bound = evict::bind(pod, &binding, now).map_err(|why| {
-            let name = mica_api::GroupResource::new("", "pods/binding");
-            ApiError::conflict(&name, &asked, &why)
-        })?;
+        let bound = evict::bind(pod, &binding, now).map_err(|why| taken(&asked, &why))?;
         // Upstream records nobody for what a binding changes.
         Ok(Patched {
             object: bound,
@@ -199,6 +196,16 @@ async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError
     };
     call.server.registry.patch(&pods, request).await?;
     success(call, &grant.target)
+}
+
+/// Upstream names the part of a pod as if it were a resource.
+fn taken(pod: &str, why: &str) -> ApiError {
+    const BINDINGS: &str = "pods/binding";
+    let message = format!("Operation cannot be fulfilled on {BINDINGS} {}: {why}", field::quote(pod));
+    let mut details = Map::new();
+    details.insert("name".to_owned(), pod.into());
+    details.insert("kind".to_owned(), BINDINGS.into());
+    ApiError::new(StatusCode::CONFLICT, "Conflict", message).with_details(details)
 }
 
 /// The server's own permission for another kind of the same plane and namespace.

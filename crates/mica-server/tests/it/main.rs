@@ -22,5 +22,6 @@ mod watches;
 mod websocket;
 mod wildcard;
 mod wire;
+mod workloads;
 mod world;
 mod writes;

@@ -106,7 +106,10 @@ fn a_pod_keeps_nearly_all_it_was_made_with() {
     assert_eq!(change(container(json!({"image": "other"}))), "");
     assert_eq!(change(pod(json!({"activeDeadlineSeconds": 5}))), "");
     let found = change(pod(json!({"restartPolicy": "Never"})));
-    assert!(found.contains("\n- \"RestartPolicy\": \"Always\",\n+ \"RestartPolicy\": \"Never\",\n"), "{found}");
+    assert!(
+        found.contains("\n- \"RestartPolicy\": \"Always\",\n+ \"RestartPolicy\": \"Never\",\n"),
+        "{found}"
+    );
     assert_eq!(
         change(pod(json!({"containers": []}))),
         "spec.containers: Required value\nspec.containers: Forbidden: pod updates may not add or remove containers\n"
@@ -124,9 +127,15 @@ fn a_pod_keeps_nearly_all_it_was_made_with() {
 fn resizing_changes_processor_and_memory_only() {
     let sized = |resources: Value| container(json!({"resources": resources}));
     let resize = |old: Value, new: Value| update_refusals("pods", "resize", sized(old), sized(new));
-    assert_eq!(resize(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "2"}})), "");
     assert_eq!(
-        resize(json!({"requests": {"cpu": "1", "memory": "1"}}), json!({"requests": {"cpu": "1"}})),
+        resize(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "2"}})),
+        ""
+    );
+    assert_eq!(
+        resize(
+            json!({"requests": {"cpu": "1", "memory": "1"}}),
+            json!({"requests": {"cpu": "1"}})
+        ),
         "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed\n"
     );
     assert_eq!(
@@ -147,7 +156,10 @@ fn a_pod_waits_where_it_runs() {
     let strategy = resource("pods").strategy;
     let grace = |pod: Value, asked| strategy.grace(&pod, asked);
     let running = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
-    assert_eq!(grace(json!({"spec": {"terminationGracePeriodSeconds": 30}}), None), Some(0));
+    assert_eq!(
+        grace(json!({"spec": {"terminationGracePeriodSeconds": 30}}), None),
+        Some(0)
+    );
     assert_eq!(grace(running.clone(), None), Some(30));
     assert_eq!(grace(running.clone(), Some(5)), Some(5));
     assert_eq!(grace(running.clone(), Some(-1)), Some(1));
@@ -175,7 +187,11 @@ fn a_class_decides_a_pods_priority() {
         admit(json!({"priority": 5}), None),
         Err("the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name".to_owned())
     );
-    let classes = [json!({"value": 1}), json!({"value": 3, "globalDefault": true}), json!({"value": 2, "globalDefault": true})];
+    let classes = [
+        json!({"value": 1}),
+        json!({"value": 3, "globalDefault": true}),
+        json!({"value": 2, "globalDefault": true}),
+    ];
     assert_eq!(priority::default_class(classes.iter()), Some(&classes[2]));
 }
 
@@ -190,7 +206,10 @@ fn budgets_are_spent_one_by_one() {
     };
     let spent = evict::disrupt(&budget(1, 1), "p", now).expect("one is left");
     assert_eq!(
-        (&spent["status"]["disruptionsAllowed"], &spent["status"]["disruptedPods"]["p"]),
+        (
+            &spent["status"]["disruptionsAllowed"],
+            &spent["status"]["disruptedPods"]["p"]
+        ),
         (&json!(0), &json!(NOW))
     );
     let refused = |budget| match evict::disrupt(&budget, "p", now) {
@@ -199,11 +218,17 @@ fn budgets_are_spent_one_by_one() {
     };
     assert_eq!(
         refused(budget(0, 1)),
-        ("The disruption budget b needs 1 healthy pods and has 1 currently".to_owned(), None)
+        (
+            "The disruption budget b needs 1 healthy pods and has 1 currently".to_owned(),
+            None
+        )
     );
     assert_eq!(
         refused(budget(1, 0)),
-        ("The disruption budget b is still being processed by the server.".to_owned(), Some(10))
+        (
+            "The disruption budget b is still being processed by the server.".to_owned(),
+            Some(10)
+        )
     );
 }
 
@@ -216,7 +241,11 @@ fn rows_tell_how_far_a_pod_is() {
             "status": status,
         });
         let cells = resource("pods").strategy.cells(&pod, NOW.parse().expect("a time"));
-        cells[1..4].iter().map(|cell| cell.as_str().unwrap_or_default()).collect::<Vec<_>>().join(" ")
+        cells[1..4]
+            .iter()
+            .map(|cell| cell.as_str().unwrap_or_default())
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(row(json!({"phase": "Pending"})), "0/1 Pending 0");
     assert_eq!(
@@ -224,17 +253,24 @@ fn rows_tell_how_far_a_pod_is() {
         "0/1 Init:0/1 0"
     );
     assert_eq!(
-        row(json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 2}}}]})),
+        row(
+            json!({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 2}}}]})
+        ),
         "0/1 Init:ExitCode:2 0"
     );
     let done = json!({"name": "i", "state": {"terminated": {"exitCode": 0}}});
     let ran = |state: Value| {
-        row(json!({"phase": "Running", "initContainerStatuses": [done], "containerStatuses": [
-            {"name": "c", "ready": true, "restartCount": 2, "state": state, "lastState": {"terminated": {"finishedAt": "2026-01-02T03:03:05Z"}}},
-        ]}))
+        row(
+            json!({"phase": "Running", "initContainerStatuses": [done], "containerStatuses": [
+                {"name": "c", "ready": true, "restartCount": 2, "state": state, "lastState": {"terminated": {"finishedAt": "2026-01-02T03:03:05Z"}}},
+            ]}),
+        )
     };
     assert_eq!(ran(json!({"running": {}})), "1/1 Running 2 (60s ago)");
-    assert_eq!(ran(json!({"waiting": {"reason": "CrashLoopBackOff"}})), "0/1 CrashLoopBackOff 2 (60s ago)");
+    assert_eq!(
+        ran(json!({"waiting": {"reason": "CrashLoopBackOff"}})),
+        "0/1 CrashLoopBackOff 2 (60s ago)"
+    );
 }
 
 #[test]

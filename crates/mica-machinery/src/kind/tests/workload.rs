@@ -129,14 +129,21 @@ fn a_jobs_end_is_told_with_all_that_belongs_to_it() {
         status.conditions: Invalid value: cannot disable the terminal Complete=True condition
         status.failed: Invalid value: 1: cannot decrease the failed counter
     "#]]
-    .assert_eq(&errors(json!({"failed": 1}), json!({"conditions": complete, "failed": 2})));
+    .assert_eq(&errors(
+        json!({"failed": 1}),
+        json!({"conditions": complete, "failed": 2}),
+    ));
 }
 
 #[test]
 fn services_need_ports_unless_they_are_names() {
-    check("services", json!({"spec": {}}), expect![[r#"
+    check(
+        "services",
+        json!({"spec": {}}),
+        expect![[r#"
         spec.ports: Required value
-    "#]]);
+    "#]],
+    );
     let of = |spec: Value| json!({"spec": spec});
     assert_eq!(refusals("services", of(json!({"clusterIP": "None"}))), "");
     assert_eq!(
@@ -168,14 +175,19 @@ fn services_want_what_their_type_needs() {
         [Want::NodePort(0)]
     );
     assert_eq!(
-        wanted(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 1}], "allocateLoadBalancerNodePorts": false})),
+        wanted(
+            json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 1}], "allocateLoadBalancerNodePorts": false})
+        ),
         [Want::Address, Want::HealthCheckPort]
     );
 }
 
 #[test]
 fn what_a_service_was_given_comes_back_and_goes_with_its_type() {
-    let (resource, mut old) = prepared("services", json!({"spec": {"type": "NodePort", "ports": [{"port": 1, "nodePort": 30_001}]}}));
+    let (resource, mut old) = prepared(
+        "services",
+        json!({"spec": {"type": "NodePort", "ports": [{"port": 1, "nodePort": 30_001}]}}),
+    );
     crate::kind::network::service::give_address(&mut old, "10.96.0.7");
     let ctx = context(resource, "", &[]);
     let update = |spec: Value| {
@@ -184,22 +196,33 @@ fn what_a_service_was_given_comes_back_and_goes_with_its_type() {
         new["spec"].clone()
     };
     let kept = update(json!({"type": "NodePort", "ports": [{"port": 1}]}));
-    assert_eq!((&kept["clusterIP"], &kept["ports"][0]["nodePort"]), (&json!("10.96.0.7"), &json!(30_001)));
+    assert_eq!(
+        (&kept["clusterIP"], &kept["ports"][0]["nodePort"]),
+        (&json!("10.96.0.7"), &json!(30_001))
+    );
     let plain = update(json!({"ports": [{"port": 1, "nodePort": 30_001}]}));
     assert_eq!(plain["ports"][0].get("nodePort"), None);
-    let name = update(json!({"type": "ExternalName", "externalName": "x", "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"]}));
+    let name = update(
+        json!({"type": "ExternalName", "externalName": "x", "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"]}),
+    );
     assert_eq!(name.get("clusterIP"), None);
 }
 
 #[test]
 fn ingresses_say_where_requests_go() {
-    check("ingresses", json!({"spec": {}}), expect![[r#"
+    check(
+        "ingresses",
+        json!({"spec": {}}),
+        expect![[r#"
         spec: Invalid value: null: either `defaultBackend` or `rules` must be specified
-    "#]]);
+    "#]],
+    );
     let path = |path: Value| json!({"spec": {"rules": [{"http": {"paths": [path]}}]}});
     check(
         "ingresses",
-        path(json!({"path": "/a/..", "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 0}}}})),
+        path(
+            json!({"path": "/a/..", "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 0}}}}),
+        ),
         expect![[r#"
             spec.rules[0].http.paths[0].path: Invalid value: "/a/..": cannot end with '/..'
             spec.rules[0].http.paths[0].backend: Required value: port name or number is required
@@ -216,10 +239,15 @@ fn volumes_have_one_source() {
         }
         json!({"spec": whole})
     };
-    assert_eq!(refusals("persistentvolumes", volume(json!({"hostPath": {"path": "/x"}}))), "");
+    assert_eq!(
+        refusals("persistentvolumes", volume(json!({"hostPath": {"path": "/x"}}))),
+        ""
+    );
     check(
         "persistentvolumes",
-        volume(json!({"nfs": {"server": "s", "path": "x"}, "csi": {"driver": ""}, "accessModes": ["ReadWriteOncePod", "ReadOnlyMany"]})),
+        volume(
+            json!({"nfs": {"server": "s", "path": "x"}, "csi": {"driver": ""}, "accessModes": ["ReadWriteOncePod", "ReadOnlyMany"]}),
+        ),
         expect![[r#"
             spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes
             spec.nfs.path: Invalid value: "x": must be an absolute path

@@ -1,0 +1,216 @@
+//! Workloads over the wire: what services are given, how pods come to nodes and go, and what a plane is born with.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::world::{World, text};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+fn service(name: &str, spec: Value) -> Value {
+    let mut whole = json!({"ports": [{"port": 80}]});
+    for (field, value) in spec.as_object().unwrap() {
+        whole[field] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": whole})
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+#[tokio::test]
+async fn no_two_services_of_a_plane_have_one_address_or_port() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let made = (0..40).map(|i| {
+        let (api, body) = (api.clone(), service(&format!("s{i}"), json!({"type": "NodePort"})));
+        async move { api.post(SERVICES, &body).await.expect(201) }
+    });
+    let made = join_all(made).await;
+    let addresses: BTreeSet<&str> = made.iter().map(|one| text(one, "/spec/clusterIP")).collect();
+    let ports: BTreeSet<i64> = made
+        .iter()
+        .filter_map(|one| one["spec"]["ports"][0]["nodePort"].as_i64())
+        .collect();
+    assert_eq!((addresses.len(), ports.len()), (40, 40));
+    assert!(ports.iter().all(|port| (30_000..=32_767).contains(port)));
+    let first = text(&made[0], "/spec/clusterIP");
+    let held = api.get(&format!("{ADDRESSES}/{first}")).await.expect(200);
+    assert_eq!(
+        held["spec"]["parentRef"],
+        json!({"resource": "services", "namespace": "default", "name": "s0"})
+    );
+    let taken = api.post(SERVICES, &service("x", json!({"clusterIP": first}))).await;
+    assert_eq!(taken.code(), 422);
+    assert!(
+        taken.message().ends_with("provided IP is already allocated"),
+        "{}",
+        taken.message()
+    );
+    let port = &made[0]["spec"]["ports"][0]["nodePort"];
+    let ports = json!([{"port": 80, "nodePort": port}]);
+    let taken = api
+        .post(SERVICES, &service("x", json!({"type": "NodePort", "ports": ports})))
+        .await;
+    assert!(
+        taken.message().ends_with("provided port is already allocated"),
+        "{}",
+        taken.message()
+    );
+    // What a service lets go, the next one may have.
+    api.delete(&format!("{SERVICES}/s0")).await.expect(200);
+    assert_eq!(api.get(&format!("{ADDRESSES}/{first}")).await.code(), 404);
+    let spec = json!({"type": "NodePort", "clusterIP": first, "ports": ports});
+    api.post(SERVICES, &service("again", spec)).await.expect(201);
+    // Another plane has addresses of its own.
+    let other = world.plane("q").await;
+    other
+        .post(SERVICES, &service("s", json!({"clusterIP": first})))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn a_service_that_becomes_a_name_lets_its_address_go_and_gets_another() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let made = api.post(SERVICES, &service("s", json!({}))).await.expect(201);
+    let first = text(&made, "/spec/clusterIP").to_owned();
+    let path = format!("{SERVICES}/s");
+    let body = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
+    let named = api.patch(&path, &body).await.expect(200);
+    assert_eq!(named["spec"].get("clusterIP"), None);
+    assert_eq!(api.get(&format!("{ADDRESSES}/{first}")).await.code(), 404);
+    let body = json!({"spec": {"type": "ClusterIP", "externalName": null}});
+    let back = api.patch(&path, &body).await.expect(200);
+    let second = text(&back, "/spec/clusterIP");
+    api.get(&format!("{ADDRESSES}/{second}")).await.expect(200);
+    let moved = api.patch(&path, &json!({"spec": {"clusterIP": "10.96.200.200"}})).await;
+    assert!(
+        moved.message().ends_with("may not change once set"),
+        "{}",
+        moved.message()
+    );
+}
+
+#[tokio::test]
+async fn a_plane_is_born_with_the_service_of_its_server() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let service = api.get(&format!("{SERVICES}/kubernetes")).await.expect(200);
+    let address = text(&service, "/spec/clusterIP").to_owned();
+    api.get(&format!("{ADDRESSES}/{address}")).await.expect(200);
+    api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
+        .await
+        .expect(200);
+    api.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")
+        .await
+        .expect(200);
+    api.delete(&format!("{SERVICES}/kubernetes")).await.expect(200);
+    assert_eq!(api.get(&format!("{ADDRESSES}/{address}")).await.code(), 404);
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_once_and_then_waits_for_its_node_to_let_it_go() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let made = api.post(PODS, &pod("p")).await.expect(201);
+    assert_eq!(
+        (&made["spec"]["priority"], &made["metadata"]["generation"]),
+        (&json!(0), &json!(1))
+    );
+    let path = format!("{PODS}/p");
+    let binding = |node: &str| json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    api.post(&format!("{path}/binding"), &binding("n")).await.expect(201);
+    let again = api.post("/api/v1/namespaces/default/bindings", &binding("m")).await;
+    assert_eq!(again.code(), 409);
+    assert_eq!(
+        again.message(),
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+    );
+    let bound = api.get(&path).await.expect(200);
+    assert_eq!(
+        (text(&bound, "/spec/nodeName"), &bound["metadata"]["generation"]),
+        ("n", &json!(1))
+    );
+    assert_eq!(bound["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    let found = api
+        .get(&format!("{PODS}?fieldSelector=spec.nodeName%3Dn"))
+        .await
+        .expect(200);
+    assert_eq!(found["items"].as_array().unwrap().len(), 1);
+    let leaving = api.delete(&path).await.expect(200);
+    assert_eq!(leaving["metadata"]["deletionGracePeriodSeconds"], 30);
+    api.get(&path).await.expect(200);
+    api.delete(&format!("{path}?gracePeriodSeconds=0")).await.expect(200);
+    assert_eq!(api.get(&path).await.code(), 404);
+}
+
+#[tokio::test]
+async fn an_eviction_asks_the_budget_of_a_running_pod() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let eviction = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    for name in ["a", "b"] {
+        api.post(PODS, &pod(name)).await.expect(201);
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        api.patch(&format!("{PODS}/{name}/status"), &running).await.expect(200);
+    }
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    api.post(BUDGETS, &budget).await.expect(201);
+    let early = api.post(&format!("{PODS}/a/eviction"), &eviction("a")).await;
+    assert_eq!((early.code(), early.header("retry-after")), (429, "10"));
+    let status = json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2});
+    api.patch(&format!("{BUDGETS}/b/status"), &json!({"status": status}))
+        .await
+        .expect(200);
+    api.post(&format!("{PODS}/a/eviction"), &eviction("a"))
+        .await
+        .expect(201);
+    assert_eq!(api.get(&format!("{PODS}/a")).await.code(), 404);
+    let spent = api.get(&format!("{BUDGETS}/b")).await.expect(200);
+    assert_eq!(spent["status"]["disruptionsAllowed"], 0);
+    let late = api.post(&format!("{PODS}/b/eviction"), &eviction("b")).await;
+    assert_eq!(late.code(), 429);
+    api.get(&format!("{PODS}/b")).await.expect(200);
+}
+
+#[tokio::test]
+async fn what_others_say_by_default_is_filled_in() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let class = |name: &str, value: i64| json!({"metadata": {"name": name}, "value": value, "globalDefault": true});
+    api.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class("usual", 7))
+        .await
+        .expect(201);
+    let made = api.post(PODS, &pod("p")).await.expect(201);
+    assert_eq!(
+        (text(&made, "/spec/priorityClassName"), &made["spec"]["priority"]),
+        ("usual", &json!(7))
+    );
+    let default = json!({
+        "metadata": {"name": "disks", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "example.com/disk",
+    });
+    api.post("/apis/storage.k8s.io/v1/storageclasses", &default)
+        .await
+        .expect(201);
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let made = api
+        .post("/api/v1/namespaces/default/persistentvolumeclaims", &claim)
+        .await
+        .expect(201);
+    assert_eq!(text(&made, "/spec/storageClassName"), "disks");
+    let old = api.get("/api/v1/namespaces/default/endpoints").await;
+    assert!(old.header("warning").contains("v1 Endpoints is deprecated in v1.33+"));
+}
