@@ -223,8 +223,8 @@ fn other(
         verb,
         Target {
             served,
-            name: name.map(str::to_owned),
-            subresource: subresource.to_owned(),
+            name: name.map(Into::into),
+            subresource: subresource.into(),
             ..grant.target.clone()
         },
     ))
@@ -259,7 +259,7 @@ async fn spend(call: &Call<'_>, grant: &Grant, pod: &Value, dry_run: DryRun) -> 
     let budgets = other(grant, "policy", "poddisruptionbudgets", "", Verb::List, None)?;
     let mut covering = Vec::new();
     let (plane, served) = (budgets.target.plane.clone(), budgets.target.served.clone());
-    let extent = Extent::Namespace(grant.target.namespace.clone().unwrap_or_default());
+    let extent = Extent::Namespace(grant.target.namespace.as_deref().unwrap_or_default().to_owned());
     let mut scan = Scan::of_plane(registry.clone(), plane, served.clone(), &extent, None, None);
     while let Some((_, stored)) = scan.next().await? {
         let budget = stored_value(&served, &stored)?;
