@@ -201,7 +201,10 @@ async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError
 /// Upstream names the part of a pod as if it were a resource.
 fn taken(pod: &str, why: &str) -> ApiError {
     const BINDINGS: &str = "pods/binding";
-    let message = format!("Operation cannot be fulfilled on {BINDINGS} {}: {why}", field::quote(pod));
+    let message = format!(
+        "Operation cannot be fulfilled on {BINDINGS} {}: {why}",
+        field::quote(pod)
+    );
     let mut details = Map::new();
     details.insert("name".to_owned(), pod.into());
     details.insert("kind".to_owned(), BINDINGS.into());
