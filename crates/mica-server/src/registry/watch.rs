@@ -262,6 +262,11 @@ impl WatchStart {
         matches!(self.phase, Phase::Live(_))
     }
 
+    /// Whether the state so far is being told.
+    pub fn is_initial(&self) -> bool {
+        matches!(self.phase, Phase::Initial(_))
+    }
+
     /// The next thing to tell; `None` when the watch is over.
     pub async fn next(&mut self) -> Option<WatchItem> {
         while !self.is_live() {

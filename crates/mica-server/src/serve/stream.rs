@@ -429,8 +429,23 @@ impl Watching {
         Poll::Ready(Some(batch.map_or(first, BytesMut::freeze)))
     }
 
-    /// The next event of a watch that is not plain.
+    /// The next event of a watch that is not plain; of the state so far as many as make a good frame.
     async fn next(&mut self) -> Option<Bytes> {
+        let first = self.event().await?;
+        let mut batch: Option<BytesMut> = None;
+        while self.batch == Batch::Joined
+            && matches!(&self.source, Source::Open(watch) if watch.is_initial())
+            && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH
+        {
+            let Some(frame) = self.event().await else { break };
+            batch
+                .get_or_insert_with(|| BytesMut::from(&first[..]))
+                .extend_from_slice(&frame);
+        }
+        Some(batch.map_or(first, BytesMut::freeze))
+    }
+
+    async fn event(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
         }

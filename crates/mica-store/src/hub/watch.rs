@@ -215,20 +215,18 @@ fn take(range: &KeyRange, signal: &Signal, pending: &mut Signals) -> Option<End>
 
 impl WatchSource for HubWatch {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Signal, WatchError>> {
-        let mut registered = false;
         loop {
+            // Before the look at the queue: what comes after it then wakes the reader.
+            if self.pending.is_empty() {
+                self.watcher.wake_later(cx.waker());
+            }
             match self.fill_to_pending() {
                 Pumped::Pending | Pumped::Again => {
                     if let Some(signal) = self.yield_pending() {
                         return Poll::Ready(Ok(signal));
                     }
                 }
-                Pumped::Idle if registered => return Poll::Pending,
-                Pumped::Idle => {
-                    // Looks once more after this: what was put there in between woke nobody.
-                    self.watcher.wake_later(cx.waker());
-                    registered = true;
-                }
+                Pumped::Idle => return Poll::Pending,
                 Pumped::NeedsHistory => ready!(self.poll_history(cx)),
                 Pumped::Ended(end) => return Poll::Ready(Err(end.into())),
             }
