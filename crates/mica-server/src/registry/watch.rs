@@ -262,9 +262,17 @@ impl WatchStart {
         matches!(self.phase, Phase::Live(_))
     }
 
-    /// Whether the state so far is being told.
-    pub fn is_initial(&self) -> bool {
-        matches!(self.phase, Phase::Initial(_))
+    /// The next object of the state so far; `None` when all is told, or time is up. Never waits for a change.
+    pub async fn next_initial(&mut self) -> Option<WatchItem> {
+        while let Phase::Initial(_) = self.phase {
+            match tokio::time::timeout_at(self.deadline, self.step()).await {
+                Ok(Ok(Some(item))) => return Some(item),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => return Some(self.fail(error)),
+                Err(_elapsed) => return None,
+            }
+        }
+        None
     }
 
     /// The next thing to tell; `None` when the watch is over.

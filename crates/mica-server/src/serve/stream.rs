@@ -431,21 +431,6 @@ impl Watching {
 
     /// The next event of a watch that is not plain; of the state so far as many as make a good frame.
     async fn next(&mut self) -> Option<Bytes> {
-        let first = self.event().await?;
-        let mut batch: Option<BytesMut> = None;
-        while self.batch == Batch::Joined
-            && matches!(&self.source, Source::Open(watch) if watch.is_initial())
-            && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH
-        {
-            let Some(frame) = self.event().await else { break };
-            batch
-                .get_or_insert_with(|| BytesMut::from(&first[..]))
-                .extend_from_slice(&frame);
-        }
-        Some(batch.map_or(first, BytesMut::freeze))
-    }
-
-    async fn event(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
         }
@@ -456,6 +441,21 @@ impl Watching {
                 return Some(Encoder::new(&self.shown.served, self.shown.media).watch_error(error));
             }
         };
+        let first = self.marked_frame(item).await;
+        let mut batch: Option<BytesMut> = None;
+        while self.batch == Batch::Joined && !self.ended && batch.as_ref().map_or(first.len(), BytesMut::len) < BATCH {
+            let Source::Open(watch) = &mut self.source else { break };
+            let Some(item) = watch.next_initial().await else { break };
+            let frame = self.marked_frame(item).await;
+            batch
+                .get_or_insert_with(|| BytesMut::from(&first[..]))
+                .extend_from_slice(&frame);
+        }
+        Some(batch.map_or(first, BytesMut::freeze))
+    }
+
+    /// The frame of an event, with the plane that it is from where that is shown.
+    async fn marked_frame(&mut self, item: WatchItem) -> Bytes {
         match item {
             WatchItem::Event {
                 event_type,
@@ -467,9 +467,9 @@ impl Watching {
                 let encoder = Encoder::new(&self.shown.served, self.shown.media);
                 let frame = value.and_then(|value| encoder.watch_value(event_type.as_str(), value, self.first));
                 self.first = FirstEvent::No;
-                Some(self.or_error(frame))
+                self.or_error(frame)
             }
-            item => Some(self.frame(item)),
+            item => self.frame(item),
         }
     }
 
