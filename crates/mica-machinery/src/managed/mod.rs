@@ -1,8 +1,8 @@
 //! Managed fields: who set what in an object.
 //!
 //! Owns the sets of fields (`set`, in the form of FieldsV1 in `fields`), the types that say what a field is (`schema`),
-//! the comparison of two objects (`compare`), what a write does to `metadata.managedFields` (`update`), and server-side
-//! apply (`apply`).
+//! the comparison of two objects (`compare`), what a write does to `metadata.managedFields` (`update`), server-side apply
+//! (`apply`), and the way of entries to the Scale of an object and back (`scale`).
 //! Follows upstream's structured-merge-diff and its field manager; their words (member, associative, atomic) are kept.
 
 mod apply;
@@ -20,6 +20,7 @@ mod path;
 mod reconcile;
 mod remove;
 mod request;
+mod scale;
 pub mod schema;
 mod set;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use fields::FieldsError;
 pub use fieldset::fields_of;
 pub use path::{Path, PathElement, path_text};
 pub use request::request_of;
+pub use scale::{ReplicasPaths, managers_of_scale, managers_with_scale};
 pub use set::Set;
 pub use typed::TypeErrors;
 pub use update::{OneVersion, Request, Versioned, Versions, Write, keep_times_of_noop, manager_of_user_agent, update};

@@ -1,8 +1,9 @@
-//! HorizontalPodAutoscalers: stored in the second version, seen in both.
+//! HorizontalPodAutoscalers: stored in the second version, seen in both. And Scale, which they change (`scale`).
 
 mod metric;
 mod old;
 mod print;
+pub mod scale;
 
 pub use old::{from_stored, to_stored};
 
