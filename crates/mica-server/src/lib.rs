@@ -26,6 +26,7 @@ mod quiet;
 pub mod registry;
 pub mod request;
 mod review;
+mod scale;
 pub mod scheme;
 pub mod serve;
 pub mod start;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mica_api::GroupResource;
 use mica_machinery::codec;
 use mica_machinery::facts::{TypeId, facts};
+use mica_machinery::kind::autoscaling::scale;
 use mica_machinery::kind::custom::{CustomKind, Standing, StatusSubresource};
 use mica_machinery::kind::{self, Profile, Resource, Scope, Strategy};
 use mica_machinery::managed::schema::TypeRef;
@@ -28,6 +29,13 @@ pub struct Served {
     pub head: Box<[u8]>,
     /// Hash of everything that decides how this resource's objects are normalised.
     pub normaliser: u64,
+}
+
+/// Whether a type is that of one object or of a list of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listed {
+    No,
+    Yes,
 }
 
 /// Where a resource's rules come from.
@@ -75,7 +83,7 @@ const CUSTOM_VERBS: &[&str] = &[
 const LEAVING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
 impl Served {
-    fn new(resource: &'static Resource) -> Self {
+    pub(crate) fn new(resource: &'static Resource) -> Self {
         let (group, version, kind) = (resource.group, resource.version, resource.kind);
         let known = |group, version, kind| match kind {
             // Metadata of other kinds' objects, whatever group it is served in.
@@ -228,6 +236,20 @@ impl Served {
         self.row()?.stored_as.as_ref()
     }
 
+    /// The Go type that upstream holds an object in, or a list of them, as its errors name it.
+    pub fn go_type(&self, list: Listed) -> String {
+        let kind = match list {
+            Listed::No => self.kind().to_owned(),
+            Listed::Yes => self.list_kind(),
+        };
+        match &self.form {
+            Form::BuiltIn { row, .. } if scale::is_of_custom(row) => format!("v1.{kind}"),
+            Form::BuiltIn { row, .. } => format!("{}.{kind}", crate::serve::body::internal_group(row.group)),
+            Form::Custom(_) if list == Listed::Yes => "unstructured.UnstructuredList".to_owned(),
+            Form::Custom(_) => "unstructured.Unstructured".to_owned(),
+        }
+    }
+
     /// As in discovery.
     pub fn verbs(&self) -> &'static [&'static str] {
         match &self.form {
@@ -284,7 +306,7 @@ impl Served {
     /// Whether clients can have it in protobuf.
     pub fn has_protobuf(&self) -> bool {
         match &self.form {
-            Form::BuiltIn { ty, .. } => facts().ty(*ty).protobuf,
+            Form::BuiltIn { ty, row, .. } => facts().ty(*ty).protobuf && !scale::is_of_custom(row),
             Form::Custom(_) => false,
         }
     }

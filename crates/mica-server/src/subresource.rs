@@ -24,6 +24,7 @@ pub enum Special {
     PlaneRebase,
     ServiceAccountToken,
     Pod(crate::pod::Part),
+    Scale,
 }
 
 /// What answers a subresource that is no part of its object.
@@ -38,6 +39,7 @@ pub fn find(target: &Target) -> Option<Special> {
         ("", plural @ ("pods" | "bindings" | "nodes" | "services"), part) => {
             Special::Pod(crate::pod::Part::find(plural, part)?)
         }
+        (_, _, "scale") => Special::Scale,
         _ => return None,
     })
 }
@@ -51,6 +53,7 @@ impl Special {
             Self::PlaneRebase => crate::plane::rebase::answer(call, grant).await,
             Self::ServiceAccountToken => token(call, grant).await,
             Self::Pod(part) => part.answer(call, grant).await,
+            Self::Scale => crate::scale::answer(call, grant).await,
         }
     }
 }

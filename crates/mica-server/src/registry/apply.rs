@@ -118,7 +118,7 @@ async fn merged(
     merging.await?.map_err(refuse)
 }
 
-fn refuse(error: ApplyError) -> ApiError {
+pub(crate) fn refuse(error: ApplyError) -> ApiError {
     match error {
         ApplyError::BadRequest(message) => ApiError::bad_request(message),
         ApplyError::Internal(message) => ApiError::internal_text(message),

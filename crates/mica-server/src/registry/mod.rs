@@ -35,9 +35,11 @@ use crate::stored::Stored;
 
 pub use apply::ApplyRequest;
 pub use convert::{Convert, NoWebhooks, converts_by_webhook};
+pub(crate) use apply::refuse;
 pub use delete::Deleted;
 pub use form::{served_value, stored_value};
 pub use list::{ListPage, Listing};
+pub(crate) use rules::{check_name, settle_metadata, uid_conflict};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
 pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};

@@ -16,7 +16,7 @@ use crate::stored::Stored;
 
 /// What every write does to a body's metadata first: its namespace must be the request's, or empty, and the annotations that
 /// all-planes answers add do not come back.
-pub(super) fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn settle_metadata(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let wanted = target.namespace.as_deref().unwrap_or_default();
     let metadata = metadata_mut(object);
     meta::ensure_namespace(metadata, wanted).map_err(|mismatch| ApiError::bad_request(mismatch.to_string()))?;
@@ -31,7 +31,7 @@ pub(super) fn settle_metadata(target: &Target, object: &mut Value) -> Result<(),
 }
 
 /// The name of the body must be the request's.
-pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
     let wanted = target.object();
     match object::name(object) {
         "" => Err(ApiError::bad_request(format!(
@@ -58,7 +58,7 @@ pub(super) fn check_uid(target: &Target, wanted: &Value, old: &Stored) -> Result
 }
 
 /// Upstream's text for a failed uid precondition, its storage key included.
-pub(super) fn uid_conflict(target: &Target, resource: &mica_api::GroupResource, sent: &str, actual: &str) -> ApiError {
+pub(crate) fn uid_conflict(target: &Target, resource: &mica_api::GroupResource, sent: &str, actual: &str) -> ApiError {
     ApiError::conflict(
         resource,
         target.object(),
@@ -71,9 +71,12 @@ pub(super) fn precondition(target: &Target, what: &str, where_: &str, sent: &str
         Some(namespace) => format!("{namespace}/{}", target.object()),
         None => target.object().to_owned(),
     };
+    let resource = match target.served.custom_kind() {
+        Some(_) => target.served.name.as_key(),
+        None => target.served.plural(),
+    };
     format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {where_}: {actual}",
-        target.served.plural()
+        "StorageError: invalid object, Code: 4, Key: /registry/{resource}/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {where_}: {actual}"
     )
 }
 

@@ -27,6 +27,8 @@ pub struct Wanted<'a> {
 #[derive(Clone, Copy)]
 pub enum Rules<'a> {
     Known(TypeId),
+    /// A Scale of a custom object, which upstream reads by a scheme that knows nothing else.
+    CustomScale(TypeId),
     Custom(&'a CustomKind),
 }
 
@@ -64,7 +66,7 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         Format::Protobuf => return read_protobuf(body, wanted, &unrecognized),
     };
     let ty = match wanted.rules {
-        Rules::Known(ty) => ty,
+        Rules::Known(ty) | Rules::CustomScale(ty) => ty,
         Rules::Custom(kind) => return read_custom(body, &json, extra, wanted, kind, validation, &unrecognized),
     };
     let (document, stated) = Document::interpret(&json).map_err(|error| unrecognized(&error))?;
@@ -82,7 +84,10 @@ pub fn read(format: Format, body: &[u8], wanted: Wanted<'_>, validation: FieldVa
         return Err(cannot(&no_version(&json)));
     }
     check_kind(group, version, kind, wanted).map_err(|why| {
-        cannot(&undecodable(group, version, kind, |ty| codec::decode(ty, &json).err()).unwrap_or(why))
+        match undecodable(group, version, kind, |ty| codec::decode(ty, &json).err()) {
+            Some(broken) => cannot(&broken),
+            None => other_version(group, version, kind, wanted).unwrap_or_else(|| cannot(&why)),
+        }
     })?;
     let Decoded { value, strict } = document.decode(ty).map_err(|error| cannot(&error))?;
     Ok(Read {
@@ -147,7 +152,8 @@ fn read_custom(
     }
     Ok(Read {
         object: value,
-        managers: managed::request_of(json),
+        // An empty list is as good as none in what has no type.
+        managers: managed::Request::Usual,
         warnings,
     })
 }
@@ -172,7 +178,7 @@ fn stated(value: &Value) -> (String, String) {
 /// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
 pub fn read_kind(json: &[u8], wanted: Wanted<'_>, validation: FieldValidation) -> Result<Read, String> {
     let ty = match wanted.rules {
-        Rules::Known(ty) => ty,
+        Rules::Known(ty) | Rules::CustomScale(ty) => ty,
         Rules::Custom(kind) => return read_patched(json, wanted, kind, validation),
     };
     let stated = codec::interpret(json).map_err(|error| error.to_string())?;
@@ -225,7 +231,8 @@ fn read_patched(
     }
     Ok(Read {
         object: value,
-        managers: managed::request_of(json),
+        // An empty list is as good as none in what has no type.
+        managers: managed::Request::Usual,
         warnings,
     })
 }
@@ -291,7 +298,7 @@ fn read_protobuf(
         let broken = undecodable(group, version, kind, |ty| protobuf::decode(ty, document.raw).err());
         cannot(&broken.unwrap_or(why))
     })?;
-    let Rules::Known(ty) = wanted.rules else {
+    let (Rules::Known(ty) | Rules::CustomScale(ty)) = wanted.rules else {
         return Err(cannot(&"custom objects have no protobuf form"));
     };
     let value = protobuf::decode(ty, document.raw).map_err(|error| cannot(&error))?;
@@ -318,6 +325,19 @@ fn cannot_handle(kind: &str, version: &str, wanted: Wanted<'_>, why: &dyn std::f
     ))
 }
 
+/// The refusal of the wanted kind in another version that upstream knows: it can be read, but not here.
+fn other_version(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Option<ApiError> {
+    if kind != wanted.kind {
+        return None;
+    }
+    facts().kind(group, version, kind)?;
+    Some(ApiError::bad_request(format!(
+        "the API version in the data ({}) does not match the expected API version ({})",
+        join_version(group, version),
+        join_version(wanted.group, wanted.version)
+    )))
+}
+
 /// Why an object of another kind is none of the wanted, in the words of upstream's scheme.
 fn check_kind(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Result<(), String> {
     if (group, version, kind) == (wanted.group, wanted.version, wanted.kind) {
@@ -325,6 +345,7 @@ fn check_kind(group: &str, version: &str, kind: &str, wanted: Wanted<'_>) -> Res
     }
     // Upstream keeps kinds in several schemes; two of them know nothing of the others' kinds.
     let (scheme, alone) = match wanted.group {
+        _ if matches!(wanted.rules, Rules::CustomScale(_)) => ("k8s.io/client-go/scale/util.go:146", true),
         "apiextensions.k8s.io" => ("k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55", true),
         "apiregistration.k8s.io" => ("k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28", true),
         _ => ("pkg/api/legacyscheme/scheme.go:30", false),

@@ -3,13 +3,14 @@
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use mica_machinery::facts::facts;
+use mica_machinery::kind::autoscaling::scale;
 use mica_machinery::managed::OnConflict;
 use mica_machinery::meta::DeleteOptions;
 use mica_machinery::patch::{self, PatchError, Strictness};
 use mica_machinery::strategic::{self, StrategicError};
 use mica_machinery::{codec, managed, yaml};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::resource::{manager, media};
 use super::{Call, body, respond, warn};
@@ -91,26 +92,11 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
     }
     let options = WriteOptions::read(&call.query, WriteUse::Patch)?;
     let media = media(call, Route::Object, served)?;
-    let strictness = if options.field_validation == FieldValidation::Ignore {
-        Strictness::Ignore
-    } else {
-        Strictness::Report
-    };
     let validation = options.field_validation;
     // What a patch gave rise to is to be told also if the object that it left is then refused.
     let warned = Mutex::new(Vec::new());
     let change = |document: &[u8]| -> Result<Patched, ApiError> {
-        let patched = match patch_type {
-            PatchType::Json => patch::json_patch(document, &call.body, strictness),
-            PatchType::Merge => patch::merge_patch(document, &call.body, strictness),
-            PatchType::Strategic => {
-                let merged = merge_strategically(served, document, &call.body, strictness, validation)?;
-                merged.warnings.clone_into(&mut warned.lock());
-                return Ok(merged);
-            }
-            PatchType::Apply => return Err(ApiError::internal("apply is no patch of a document")),
-        };
-        let patched = decode_patched(served, &patched.map_err(refuse_patch)?, validation)?;
+        let patched = patched(served, patch_type, document, &call.body, validation)?;
         patched.warnings.clone_into(&mut warned.lock());
         Ok(patched)
     };
@@ -126,6 +112,28 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
     }
 }
 
+/// What a patch makes of a document of this resource.
+pub(crate) fn patched(
+    served: &Served,
+    patch_type: PatchType,
+    document: &[u8],
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Patched, ApiError> {
+    let strictness = if validation == FieldValidation::Ignore {
+        Strictness::Ignore
+    } else {
+        Strictness::Report
+    };
+    let patched = match patch_type {
+        PatchType::Json => patch::json_patch(document, patch, strictness),
+        PatchType::Merge => patch::merge_patch(document, patch, strictness),
+        PatchType::Strategic => return merge_strategically(served, document, patch, strictness, validation),
+        PatchType::Apply => return Err(ApiError::internal("apply is no patch of a document")),
+    };
+    decode_patched(served, &patched.map_err(refuse_patch)?, validation)
+}
+
 /// The step that upstream names in errors about YAML.
 const CONVERTING: &str = "converting YAML to JSON";
 
@@ -134,6 +142,21 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     let served = &grant.target.served;
     let options = WriteOptions::read(&call.query, WriteUse::Apply)?;
     let media = media(call, Route::Object, served)?;
+    let (applied, warnings) = applied(call, options.field_validation)?;
+    let manager = options.field_manager.clone();
+    let request = ApplyRequest {
+        applied,
+        on_conflict: on_conflict(call),
+        options,
+        manager,
+    };
+    let written = call.server.registry.apply(grant, request).await;
+    let written = written.map_err(|error| error.warned(&warnings))?;
+    written_response(served, media, written, warnings)
+}
+
+/// What an apply's manager wants, and what is to be warned of.
+pub(crate) fn applied(call: &Call<'_>, validation: FieldValidation) -> Result<(Value, Vec<String>), ApiError> {
     let undecodable = |step: &str, error: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("error decoding YAML: error {step}: {error}"))
     };
@@ -141,7 +164,7 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     let decoded = codec::decode_object(&converted.json)
         .map_err(|error| undecodable("unmarshaling JSON: while decoding JSON", &error))?;
     let problems: Vec<String> = converted.strict.into_iter().chain(decoded.strict).collect();
-    let warnings = match options.field_validation {
+    let warnings = match validation {
         FieldValidation::Strict if !problems.is_empty() => {
             let problems = problems.join(", ");
             return Err(ApiError::bad_request(format!(
@@ -151,21 +174,16 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
         FieldValidation::Warn => problems.into_iter().flat_map(body::warnings_of).collect(),
         _ => Vec::new(),
     };
-    let on_conflict = if call.query.flag("force") {
+    Ok((decoded.value, warnings))
+}
+
+/// What becomes of fields that others manage.
+pub(crate) fn on_conflict(call: &Call<'_>) -> OnConflict {
+    if call.query.flag("force") {
         OnConflict::Force
     } else {
         OnConflict::Refuse
-    };
-    let manager = options.field_manager.clone();
-    let request = ApplyRequest {
-        applied: decoded.value,
-        on_conflict,
-        options,
-        manager,
-    };
-    let written = call.server.registry.apply(grant, request).await;
-    let written = written.map_err(|error| error.warned(&warnings))?;
-    written_response(served, media, written, warnings)
+    }
 }
 
 fn merge_strategically(
@@ -310,6 +328,7 @@ pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
         version: served.version(),
         kind: served.kind(),
         rules: match served.form() {
+            Form::BuiltIn { ty, row, .. } if scale::is_of_custom(row) => body::Rules::CustomScale(*ty),
             Form::BuiltIn { ty, .. } => body::Rules::Known(*ty),
             Form::Custom(kind) => body::Rules::Custom(kind),
         },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use mica_machinery::field::{Error, Path};
+use mica_machinery::kind::autoscaling::scale;
 
-use super::body::internal_group;
 use super::{Call, object, stream};
 use crate::authz::{self, Target};
 use crate::custom::Definition;
@@ -16,7 +16,7 @@ use crate::metrics::RequestLabels;
 use crate::negotiate::{self, Encodings, Route};
 use crate::plane::Plane;
 use crate::request::{Address, ResourcePath, Verb};
-use crate::scheme::{Scheme, Served};
+use crate::scheme::{Listed, Scheme, Served};
 use crate::{objects, review, subresource};
 
 pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
@@ -220,15 +220,14 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), routed(route, served), encodings(served))?;
     let target = output.conversion.map(|conversion| conversion.target);
-    let internal = internal_group(served.group());
     let mismatch = match (route, target) {
         (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
-            "you requested PartialObjectMetadataList, but the requested object is not a list (*{internal}.{})",
-            served.kind()
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+            served.go_type(Listed::No)
         ),
         (Route::Collection, Some(negotiate::Target::PartialObjectMetadata)) => format!(
-            "you requested PartialObjectMetadata, but the requested object is a list (*{internal}.{})",
-            served.list_kind()
+            "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+            served.go_type(Listed::Yes)
         ),
         _ => return complete(call, output, served),
     };
@@ -243,9 +242,9 @@ pub fn stream_media(call: &Call<'_>, served: &Served) -> Result<Media, ApiError>
 
 /// Custom resources have no routes, which would check what clients accept.
 fn routed(route: Route, served: &Served) -> Route {
-    match served.custom_kind() {
-        Some(_) => Route::None,
-        None => route,
+    match served.row() {
+        Some(row) if !scale::is_of_custom(row) => route,
+        _ => Route::None,
     }
 }
 

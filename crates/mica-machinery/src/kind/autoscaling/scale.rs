@@ -51,9 +51,9 @@ pub enum Replicas {
     Missing,
 }
 
-impl Scaled<'_> {
+impl<'a> Scaled<'a> {
     /// The names that lead to the object's replicas.
-    pub fn path(&self) -> Vec<&str> {
+    pub fn path(&self) -> Vec<&'a str> {
         match self {
             Self::Workload | Self::Controller => REPLICAS.to_vec(),
             Self::Custom(scale) => scale.spec_replicas.trim_start_matches('.').split('.').collect(),
