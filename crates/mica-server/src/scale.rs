@@ -99,7 +99,9 @@ impl<'a> Scaling<'a> {
         let shown = self.shown(&served_value(&self.target.served, &stored)?)?;
         if let (Replicas::Missing, Scaled::Custom(scale)) = (shown.replicas, &self.scaled) {
             let path = mica_machinery::field::quote(&scale.spec_replicas);
-            return Err(ApiError::internal(&format!("the spec replicas field {path} does not exist")));
+            return Err(ApiError::internal(&format!(
+                "the spec replicas field {path} does not exist"
+            )));
         }
         self.respond(media, shown.scale)
     }
@@ -109,7 +111,8 @@ impl<'a> Scaling<'a> {
         let media = resource::media(call, Route::Object, self.served)?;
         let format = negotiate::body_format(call.header(&CONTENT_TYPE))?;
         let wanted = objects::wanted(self.served);
-        let read = body::read(format, &call.body, wanted, options.field_validation).map_err(|error| self.unread(error))?;
+        let read =
+            body::read(format, &call.body, wanted, options.field_validation).map_err(|error| self.unread(error))?;
         let warnings = read.warnings;
         let mut sent = read.object;
         self.check_identity(&mut sent)
@@ -226,7 +229,12 @@ impl<'a> Scaling<'a> {
         } else {
             let errors = scale::errors(scale);
             if !errors.is_empty() {
-                return Err(ApiError::invalid("autoscaling", "Scale", object::name(&parent), &errors));
+                return Err(ApiError::invalid(
+                    "autoscaling",
+                    "Scale",
+                    object::name(&parent),
+                    &errors,
+                ));
             }
             self.check_uid(scale, &parent)?;
             // Without a version this overwrites whatever is there.
@@ -240,7 +248,9 @@ impl<'a> Scaling<'a> {
         }
         let (before, after) = (managers(&parent), managers(scale));
         let api_version = &self.target.served.api_version;
-        match managed::managers_with_scale(before, after, api_version, &self.paths).map_err(|error| unmanaged(&error))? {
+        match managed::managers_with_scale(before, after, api_version, &self.paths)
+            .map_err(|error| unmanaged(&error))?
+        {
             Some(list) => object::set(&mut parent, &["metadata", "managedFields"], list),
             None => drop(object::remove(&mut parent, &["metadata", "managedFields"])),
         }
@@ -296,7 +306,12 @@ impl<'a> Scaling<'a> {
         match (uid(sent), uid(old)) {
             ("", _) => Ok(()),
             (sent, actual) if sent == actual => Ok(()),
-            (sent, actual) => Err(registry::uid_conflict(self.target, &self.target.served.name, sent, actual)),
+            (sent, actual) => Err(registry::uid_conflict(
+                self.target,
+                &self.target.served.name,
+                sent,
+                actual,
+            )),
         }
     }
 

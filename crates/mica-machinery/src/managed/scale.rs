@@ -47,7 +47,7 @@ fn only(path: &[PathElement]) -> Set {
 /// The managers of an object's Scale, as the list stands in it; `None` if nobody manages replicas.
 pub fn managers_of_scale(object: &[Value], paths: &ReplicasPaths) -> Result<Option<Value>, EntriesError> {
     let mut scale = Entries::default();
-    for entry in Entries::from_list(object)?.0 {
+    for entry in Entries::from_list(object)?.0.into_values() {
         if let Some(Some(path)) = paths.of(&entry.api_version)
             && entry.fields.has(path)
         {
@@ -100,9 +100,13 @@ pub fn managers_with_scale(
             });
         }
     }
-    let own = paths.of(api_version).flatten().map(|path| only(path)).unwrap_or_default();
+    let own = paths
+        .of(api_version)
+        .flatten()
+        .map(|path| only(path))
+        .unwrap_or_default();
     let in_scale = path(&IN_SCALE);
-    for entry in scale.0.into_iter().filter(|entry| entry.fields.has(&in_scale)) {
+    for entry in scale.0.into_values().filter(|entry| entry.fields.has(&in_scale)) {
         after.put(Entry {
             time: before.get(&entry.manager).and_then(|known| known.time.clone()),
             manager: entry.manager,
@@ -140,7 +144,9 @@ mod tests {
     const TIME: &str = "2026-01-02T03:04:05Z";
 
     fn check(object: &[Value], scale: &[Value], expected_in_scale: Value, expected: Value) {
-        let in_scale = managers_of_scale(object, &paths()).expect("entries").unwrap_or_default();
+        let in_scale = managers_of_scale(object, &paths())
+            .expect("entries")
+            .unwrap_or_default();
         assert_eq!(in_scale, expected_in_scale, "seen in the scale");
         let after = managers_with_scale(object, scale, "x.io/v1", &paths()).expect("entries");
         assert_eq!(after.unwrap_or_default(), expected, "brought back");
@@ -152,7 +158,14 @@ mod tests {
 
     #[test]
     fn an_updater_takes_replicas_from_an_applier_and_has_no_time() {
-        let applier = entry("m1", "Apply", "x.io/v1", "", TIME, json!({"f:spec": {"f:a": {}, "f:n": {}}}));
+        let applier = entry(
+            "m1",
+            "Apply",
+            "x.io/v1",
+            "",
+            TIME,
+            json!({"f:spec": {"f:a": {}, "f:n": {}}}),
+        );
         check(
             &[applier],
             &[entry("u", "Update", SCALE, "scale", TIME, replicas())],
@@ -171,7 +184,14 @@ mod tests {
             &[applier],
             &[entry("u", "Update", SCALE, "scale", "", replicas())],
             json!([entry("m1", "Apply", SCALE, "", TIME, replicas())]),
-            json!([entry("u", "Update", "x.io/v1", "scale", "", json!({"f:spec": {"f:n": {}}}))]),
+            json!([entry(
+                "u",
+                "Update",
+                "x.io/v1",
+                "scale",
+                "",
+                json!({"f:spec": {"f:n": {}}})
+            )]),
         );
     }
 
@@ -198,14 +218,28 @@ mod tests {
             json!([in_scale]),
             json!([
                 entry("c", "Update", "x.io/v1", "", "", json!({"f:spec": {"f:n": {}}})),
-                entry("c", "Update", "x.io/v1", "", TIME, json!({"f:spec": {".": {}, "f:a": {}}})),
+                entry(
+                    "c",
+                    "Update",
+                    "x.io/v1",
+                    "",
+                    TIME,
+                    json!({"f:spec": {".": {}, "f:a": {}}})
+                ),
             ]),
         );
     }
 
     #[test]
     fn every_version_keeps_replicas_in_its_own_place() {
-        let other = entry("o", "Update", "x.io/v2", "", TIME, json!({"f:spec": {"f:pods": {"f:count": {}}}}));
+        let other = entry(
+            "o",
+            "Update",
+            "x.io/v2",
+            "",
+            TIME,
+            json!({"f:spec": {"f:pods": {"f:count": {}}}}),
+        );
         let unscaled = entry("p", "Update", "x.io/v3", "", TIME, json!({"f:spec": {"f:n": {}}}));
         let gone = entry("q", "Update", "x.io/v0", "", TIME, json!({"f:spec": {"f:n": {}}}));
         check(

@@ -18,6 +18,7 @@ mod openapi;
 mod planes;
 mod rebase;
 mod refusal;
+mod scale;
 mod watches;
 mod websocket;
 mod wildcard;

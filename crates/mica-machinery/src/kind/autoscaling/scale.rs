@@ -200,7 +200,10 @@ impl Strategy for BuiltIn {
     fn columns(&self) -> &'static [Column] {
         const COLUMNS: &[Column] = &[
             Column { format: "", ..NAME },
-            integer("Desired", "replicas is the desired number of instances for the scaled object."),
+            integer(
+                "Desired",
+                "replicas is the desired number of instances for the scaled object.",
+            ),
             integer(
                 "Available",
                 "replicas is the actual number of observed instances of the scaled object.",
@@ -263,12 +266,24 @@ mod tests {
 
     #[test]
     fn a_scale_shows_where_an_object_keeps_its_replicas() {
-        let scale = paths(json!({"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n",
-            "labelSelectorPath": ".status.s"}));
+        let scale = paths(
+            json!({"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n",
+            "labelSelectorPath": ".status.s"}),
+        );
         let custom = Scaled::Custom(&scale);
         let object = json!({"spec": {"a": {"n": 3}}, "status": {"n": 1, "s": "a=b"}});
-        check(custom, object, json!({"replicas": 3}), json!({"replicas": 1, "selector": "a=b"}));
-        check(custom, json!({"spec": {"a": {"n": 0}}}), json!({}), json!({"replicas": 0}));
+        check(
+            custom,
+            object,
+            json!({"replicas": 3}),
+            json!({"replicas": 1, "selector": "a=b"}),
+        );
+        check(
+            custom,
+            json!({"spec": {"a": {"n": 0}}}),
+            json!({}),
+            json!({"replicas": 0}),
+        );
         let selector = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "a", "operator": "In", "values": ["y", "x"]}]});
         let workload = json!({"spec": {"replicas": 2, "selector": selector}, "status": {"replicas": 1}});
@@ -284,7 +299,8 @@ mod tests {
         let object = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "4",
             "creationTimestamp": "t", "labels": {"a": "b"}, "generation": 3, "managedFields": []}});
         let shown = Scaled::Workload.shown(&object).expect("a scale").scale;
-        let expected = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "4", "creationTimestamp": "t"});
+        let expected =
+            json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "4", "creationTimestamp": "t"});
         assert_eq!(shown["metadata"], expected);
     }
 
@@ -293,7 +309,10 @@ mod tests {
         let scale = paths(json!({"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}));
         let of = |object: Value| Scaled::Custom(&scale).shown(&object);
         assert_eq!(of(json!({})).expect("a scale").replicas, Replicas::Missing);
-        assert_eq!(of(json!({"spec": {"n": 0}})).expect("a scale").replicas, Replicas::Given);
+        assert_eq!(
+            of(json!({"spec": {"n": 0}})).expect("a scale").replicas,
+            Replicas::Given
+        );
         let wrong = of(json!({"spec": {"n": "x"}})).expect_err("no number");
         assert_eq!(
             wrong.to_string(),
