@@ -17,6 +17,7 @@ use mica_machinery::{codec, object};
 use serde_json::Value;
 
 use crate::authz::{Grant, Target};
+use crate::custom::Definition;
 use crate::encode::{Encoder, Media};
 use crate::error::ApiError;
 use crate::http::Body;
@@ -370,7 +371,7 @@ impl<'a> Scaling<'a> {
 
 /// Where each version of a custom kind keeps its replicas.
 fn custom_paths(target: &Target) -> ReplicasPaths {
-    let versions = target.definition.iter().flat_map(|definition| definition.versions());
+    let versions = target.definition.iter().flat_map(Definition::versions);
     versions.fold(ReplicasPaths::default(), |paths, served| {
         let scale = served.custom_kind().and_then(|kind| kind.scale.as_ref());
         let names = scale.map(|scale| Scaled::Custom(scale).path());
