@@ -34,8 +34,8 @@ use crate::scheme::Served;
 use crate::stored::Stored;
 
 pub use apply::ApplyRequest;
-pub use convert::{Convert, NoWebhooks, converts_by_webhook};
 pub(crate) use apply::refuse;
+pub use convert::{Convert, NoWebhooks, converts_by_webhook};
 pub use delete::Deleted;
 pub use form::{served_value, stored_value};
 pub use list::{ListPage, Listing};
