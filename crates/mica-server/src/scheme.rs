@@ -50,7 +50,7 @@ pub enum Form {
         stored_ty: TypeId,
     },
     /// A definition of the plane's.
-    Custom(CustomKind),
+    Custom(Box<CustomKind>),
 }
 
 const SCALE: (&str, &str, &str) = ("autoscaling", "v1", "Scale");
@@ -124,7 +124,7 @@ impl Served {
             api_version: kind.api_version(),
             head: Box::from(&b"{"[..]),
             normaliser: xxh3_64(&identity),
-            form: Form::Custom(kind),
+            form: Form::Custom(Box::new(kind)),
         }
     }
 
@@ -227,7 +227,7 @@ impl Served {
     pub fn strategy(&self) -> &dyn Strategy {
         match &self.form {
             Form::BuiltIn { row, .. } => row.strategy,
-            Form::Custom(kind) => kind,
+            Form::Custom(kind) => &**kind,
         }
     }
 
