@@ -5,7 +5,7 @@
   check.py --recordings DIR --update        rewrites that list, and the table in docs/conformance.md
   check.py --table                          rewrites only the table, from the list
 
-FILE is a recording's name without `.json`; `protocol`, `kinds` and `workloads` unless named. DIR also holds `golden.py`, which replays.
+FILE is a recording's name without `.json`; all that FILES lists unless named. DIR also holds `golden.py`, which replays.
 """
 import argparse
 import json
@@ -22,15 +22,23 @@ import harness  # noqa: E402
 KNOWN = Path(__file__).with_name("known-differences.txt")
 DOCUMENT = harness.PROJECT / "docs" / "conformance.md"
 BEGIN, END = "<!-- table: written by `make golden-update` -->", "<!-- end of table -->"
-FILES = ["protocol", "kinds", "workloads"]
 TARGETS = ["root", "plane"]
+# Where each recording is replayed. What is the same code in both places is replayed in a plane.
+FILES = {
+    "protocol": TARGETS,
+    "kinds": TARGETS,
+    "workloads": TARGETS,
+    **{file: ["plane"] for file in ["customresources", "customresources_objects", "customresources_values"]},
+    **{file: ["plane"] for file in ["apply", "apply_nested", "apply_strategic"]},
+}
+# Replays at once: more only wait for each other, and some cases wait for a time.
+WORKERS = 4
 UNEXPLAINED = "not looked at yet"
 # What whole groups of differences come from: the first that matches "case: difference" is the reason of a new line.
 REASONS = [
     (r"service account tokens|token request", "service account tokens are not issued yet"),
     (r"^(mutating )?policy in force", "admission policies are not evaluated yet"),
     (r"^(rbac|allowed|forbidden|local subject|self subject|subject access)|User .*cannot", "authorization is not built yet"),
-    (r"example\.com/v1/", "custom resources are not served yet"),
 ]
 HEADER = """\
 # What still differs from kube-apiserver, one line each: file | target | case | why.
@@ -92,18 +100,27 @@ def replay(recordings, file, target, kubeconfig):
     return failed, passed - set(failed)
 
 
-def replay_all(recordings, files):
-    """(file, target, case) -> difference, and the same for what passed."""
+def replay_all(recordings, files, known):
+    """(file, target, case) -> difference, and the same for what passed.
+
+    A recording with a difference that is not known is replayed once more, alone: what a busy machine made late is no regression.
+    """
     failed, passed = {}, set()
     # The recordings use pod templates here and there as a kind with a rich schema.
     with harness.mica("--profile", "kubernetes") as server:
         places = {"root": server.kubeconfig, "plane": server.create_plane("golden")}
-        jobs = [(f, t) for f in files for t in TARGETS]
-        with ThreadPoolExecutor(len(jobs)) as pool:
-            for (f, t), (bad, good) in zip(jobs, pool.map(lambda j: replay(recordings, *j, places[j[1]]), jobs)):
-                failed.update({(f, t, case): why for case, why in bad.items()})
-                passed.update((f, t, case) for case in good)
-                print(f"  {f} at {t}: {len(good)} the same, {len(bad)} differ", flush=True)
+        jobs = [(f, t) for f in files for t in FILES.get(f, TARGETS)]
+        with ThreadPoolExecutor(WORKERS) as pool:
+            results = list(pool.map(lambda j: replay(recordings, *j, places[j[1]]), jobs))
+        for (f, t), (bad, good) in zip(jobs, results):
+            if any((f, t, case) not in known for case in bad):
+                bad_again, good_again = replay(recordings, f, t, places[t])
+                for case in sorted(set(bad) & good_again):
+                    print(f"  {f} at {t}: {case}: differed once and not again: {bad[case]}")
+                bad, good = {case: why for case, why in bad.items() if case in bad_again}, good | good_again - set(bad_again)
+            failed.update({(f, t, case): why for case, why in bad.items()})
+            passed.update((f, t, case) for case in good)
+            print(f"  {f} at {t}: {len(good)} the same, {len(bad)} differ", flush=True)
     return failed, passed
 
 
@@ -129,14 +146,14 @@ def main():
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("files", nargs="*", default=FILES)
+    parser.add_argument("files", nargs="*", default=list(FILES))
     a = parser.parse_args()
     known = read_known()
     if a.table:
         return write_table(known)
     if not (a.recordings and (a.recordings / "golden.py").exists()):
         return print("golden: no recordings here, nothing replayed (set GOLDEN to their directory)")
-    failed, passed = replay_all(a.recordings.resolve(), a.files)
+    failed, passed = replay_all(a.recordings.resolve(), a.files, known)
     new = report(failed, passed, known)
     if a.update:
         kept = {key: why for key, why in known.items() if key not in passed}
