@@ -73,7 +73,7 @@ impl Server {
             store,
             registry,
             directory,
-            authenticator: Authenticator::default(),
+            authenticator: Authenticator,
             health,
             metrics: options.metrics,
             definitions,

@@ -134,7 +134,7 @@ fn plain(call: &Call<'_>, document: &Value, kind: &str) -> Result<Response<Body>
 }
 
 async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let segments: Vec<&str> = call.located.segments.iter().map(|segment| segment.as_str()).collect();
+    let segments: Vec<&str> = call.located.segments.iter().map(AsRef::as_ref).collect();
     let served = match &segments[..] {
         ["version"] => {
             only_get(call)?;

@@ -284,10 +284,10 @@ pub fn respond_watch(
     watch: Result<WatchStart, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
     let source = match watch {
-        Ok(watch) => Source::Open(match shown.form() {
+        Ok(watch) => Source::Open(Box::new(match shown.form() {
             Some(form) => watch.sharing(form),
             None => watch,
-        }),
+        })),
         // A version that is gone is told inside the stream, as upstream does.
         Err(error) if error.code() == StatusCode::GONE => Source::Failed(error),
         Err(error) => return Err(error),
@@ -344,7 +344,7 @@ pub fn respond_frames(
 }
 
 enum Source {
-    Open(WatchStart),
+    Open(Box<WatchStart>),
     Failed(ApiError),
 }
 
