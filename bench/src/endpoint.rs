@@ -104,6 +104,11 @@ impl Endpoint {
 
     /// A whole HTTP/1.1 request, ready to be written to a connection.
     pub fn request(&self, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
+        self.typed_request(method, path, "application/json", body)
+    }
+
+    /// A request whose body is of another type than JSON: patches have their own.
+    pub fn typed_request(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
         let mut head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: mica-bench\r\nAccept: application/json\r\n",
             self.prefix, self.authority
@@ -113,7 +118,7 @@ impl Endpoint {
         }
         if !body.is_empty() {
             head.push_str(&format!(
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                "Content-Type: {content_type}\r\nContent-Length: {}\r\n",
                 body.len()
             ));
         }

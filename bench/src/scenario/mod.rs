@@ -1,8 +1,11 @@
 //! The scenarios. Each starts the server that it needs, so that none measures what another left behind.
 
+pub mod custom;
+pub mod definition;
 pub mod memory;
 pub mod planes;
 pub mod requests;
+pub mod sharing;
 pub mod start;
 pub mod watch;
 
@@ -32,6 +35,10 @@ pub struct Sizes {
     pub deleted: u64,
     pub loaded: u64,
     pub objects: u64,
+    pub custom_objects: u64,
+    pub definitions: usize,
+    /// Planes that have the same definitions.
+    pub sharing: u64,
     pub starts: usize,
 }
 
@@ -46,6 +53,9 @@ impl Sizes {
         deleted: 10_000,
         loaded: 100,
         objects: 100_000,
+        custom_objects: 10_000,
+        definitions: 100,
+        sharing: 1_000,
         starts: 7,
     };
     /// Small enough for a minute or two: shows that everything works, not how fast it is.
@@ -58,6 +68,9 @@ impl Sizes {
         deleted: 500,
         loaded: 5,
         objects: 5_000,
+        custom_objects: 500,
+        definitions: 10,
+        sharing: 20,
         starts: 3,
         ..Self::FULL
     };
@@ -91,6 +104,18 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "loaded-planes",
         "resident memory per plane with 30 CRDs and 200 objects",
     ),
+    ("custom-write", "create and update of custom resources with 160 fields"),
+    ("custom-apply", "server-side apply of custom resources with 160 fields"),
+    (
+        "custom-watch",
+        "events of 1-KiB custom resources delivered to 1,000 watchers",
+    ),
+    ("custom-memory", "memory for 10,000 stored 1-KiB custom resources"),
+    ("definitions", "memory per definition, of 100 distinct ones in a plane"),
+    (
+        "shared-definitions",
+        "memory per used plane and its first request, with the same 30 definitions in 1,000 planes",
+    ),
     ("start", "from start to ready on an empty directory"),
 ];
 
@@ -99,6 +124,8 @@ pub fn rank(measurement: &str) -> Option<usize> {
     let scenario = match measurement {
         "objects-disk" => "objects",
         "plane-memory" => "planes",
+        "custom-create" | "custom-update" => "custom-write",
+        "shared-first-request" => "shared-definitions",
         "idle-memory" => "start",
         own => own,
     };
@@ -128,6 +155,12 @@ impl Bench {
         if self.wants("watch") {
             watch::run(self, subject, report).await?;
         }
+        if self.wants_any(&["custom-write", "custom-apply"]) {
+            custom::run(self, subject, report).await?;
+        }
+        if self.wants("custom-watch") {
+            watch::custom(self, subject, report).await?;
+        }
         if matches!(subject, Subject::Foreign { .. }) {
             return Ok(()); // The rest needs to see the server's process or to start it.
         }
@@ -137,12 +170,21 @@ impl Bench {
         if self.wants("objects") {
             memory::objects(self, subject, report).await?;
         }
+        if self.wants("custom-memory") {
+            memory::custom_objects(self, subject, report).await?;
+        }
+        if self.wants("definitions") {
+            memory::definitions(self, subject, report).await?;
+        }
         if matches!(subject, Subject::Mica { .. }) {
             if self.wants_any(&["planes", "first-request", "restart", "delete-planes"]) {
                 planes::run(self, subject, report).await?;
             }
             if self.wants("loaded-planes") {
                 planes::loaded(self, subject, report).await?;
+            }
+            if self.wants("shared-definitions") {
+                sharing::run(self, subject, report).await?;
             }
         }
         if self.wants("start") {
@@ -267,9 +309,38 @@ pub async fn fresh_namespace(endpoint: &Endpoint) -> Result<String> {
     Ok(name)
 }
 
+/// Leaves a server that is not ours as it was; ours are thrown away.
+pub async fn remove(subject: &Subject, endpoint: &Endpoint, path: &str) {
+    if let Subject::Foreign { name, .. } = subject
+        && let Err(err) = call(endpoint, "DELETE", path, b"").await
+    {
+        eprintln!("  {name}: could not clean up: {err:#}");
+    }
+}
+
+/// Removes a namespace and, where nothing else empties it, the configmaps in it.
+pub async fn remove_namespace(subject: &Subject, endpoint: &Endpoint, namespace: &str) {
+    remove(subject, endpoint, &requests::configmaps(namespace)).await;
+    remove(subject, endpoint, &format!("/api/v1/namespaces/{namespace}")).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_measurement_has_a_place_in_the_report() {
+        for measurement in [
+            "objects-disk",
+            "plane-memory",
+            "idle-memory",
+            "custom-create",
+            "custom-update",
+        ] {
+            assert!(rank(measurement).is_some(), "{measurement}");
+        }
+        assert_eq!(rank("shared-first-request"), rank("shared-definitions"));
+    }
 
     #[test]
     fn a_template_takes_both_numbers_at_every_place() {

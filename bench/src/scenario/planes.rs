@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::definition::DEFINITIONS;
 use super::memory::MIB;
 use super::requests::configmap;
 use super::{Bench, Limit, OBJECT_NUMBER, Subject, Template};
@@ -19,7 +20,7 @@ use crate::wire::{Body, Connection};
 const PLANES: &str = "/apis/mica.dev/v1alpha1/planes";
 /// How many planes are met for the first time.
 const MET: u64 = 1_000;
-const CRDS: u64 = 30;
+pub const CRDS: u64 = 30;
 const OBJECTS: u64 = 200;
 
 pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
@@ -59,7 +60,8 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
     running.stop().await
 }
 
-async fn create(bench: &Bench, running: &Running, prefix: &str, count: u64) -> Result<super::Loaded> {
+/// Creates planes 0 to n-1, with this in front of their numbers.
+pub async fn create(bench: &Bench, running: &Running, prefix: &str, count: u64) -> Result<super::Loaded> {
     let body = format!(
         r#"{{"apiVersion":"mica.dev/v1alpha1","kind":"Plane","metadata":{{"name":"{prefix}{OBJECT_NUMBER}"}}}}"#
     );
@@ -195,17 +197,27 @@ pub async fn loaded(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Me
 
 /// Puts CRDs and objects into planes 0 to n-1; returns the bytes of all bodies.
 async fn populate(bench: &Bench, running: &Running, prefix: &str, planes: u64) -> Result<u64> {
-    let plane = format!("/clusters/{prefix}{OBJECT_NUMBER}/control-plane");
-    let post = |path: &str, body: &[u8]| running.endpoint.request("POST", &format!("{plane}{path}"), body);
-    let crd_path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let bodies = (0..CRDS).map(|n| (crd_path, crd(n)));
+    let bodies = (0..CRDS).map(|n| (DEFINITIONS, crd(n)));
     let objects = (0..OBJECTS).map(|n| {
         let name = format!("c-{n:08}");
         let body = String::from_utf8_lossy(&configmap()).replace(&format!("c-{OBJECT_NUMBER}"), &name);
         ("/api/v1/namespaces/default/configmaps", body)
     });
     let bodies: Vec<_> = bodies.chain(objects).collect();
-    let sent = bodies.iter().map(|(_, body)| body.len() as u64).sum::<u64>() * planes;
+    post_all(bench, running, prefix, planes, &bodies).await?;
+    Ok(bodies.iter().map(|(_, body)| body.len() as u64).sum::<u64>() * planes)
+}
+
+/// Posts each of these bodies to its path in planes 0 to n-1.
+pub async fn post_all(
+    bench: &Bench,
+    running: &Running,
+    prefix: &str,
+    planes: u64,
+    bodies: &[(&str, String)],
+) -> Result<()> {
+    let plane = format!("/clusters/{prefix}{OBJECT_NUMBER}/control-plane");
+    let post = |path: &str, body: &[u8]| running.endpoint.request("POST", &format!("{plane}{path}"), body);
     let templates: Vec<_> = bodies
         .iter()
         .map(|(path, body)| Template::new(post(path, body.as_bytes())))
@@ -221,11 +233,11 @@ async fn populate(bench: &Bench, running: &Running, prefix: &str, planes: u64) -
         "could not load planes: {:?}",
         loaded.outcome.first_error
     );
-    Ok(sent)
+    Ok(())
 }
 
 /// The same thirty in every plane, as platforms install them.
-fn crd(n: u64) -> String {
+pub fn crd(n: u64) -> String {
     let field =
         |name: &str| format!(r#""{name}":{{"type":"string","description":"What {name} means.","maxLength":100}}"#);
     let fields = ["region", "size", "owner", "tier", "network"].map(field).join(",");

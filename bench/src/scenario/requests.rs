@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bytes::Bytes;
 
-use super::{Bench, COUNTER, Limit, OBJECT_NUMBER, Subject, Template, call, fresh_namespace};
+use super::{Bench, COUNTER, Limit, OBJECT_NUMBER, Subject, Template, fresh_namespace, remove_namespace};
 use crate::endpoint::Endpoint;
 use crate::floor::log::WriteAheadLog;
 use crate::load::{Source, new_histogram};
@@ -16,7 +16,7 @@ use crate::subject::Running;
 /// How many objects the listed namespace holds.
 pub const LISTED: u64 = 10_000;
 /// How many objects GET and update take in turn: enough that neighbours do not meet.
-const IN_TURN: u64 = 1_000;
+pub const IN_TURN: u64 = 1_000;
 const LISTS_AT_ONCE: usize = 4;
 /// The size of the JSON that is sent; servers add metadata to it.
 const OBJECT_SIZE: usize = 1024;
@@ -39,16 +39,14 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
     }
     if bench.wants("create") {
         let namespace = namespace_of(subject, &running.endpoint).await?;
-        let source = creates(&running.endpoint, &namespace);
+        let source = creates(&running.endpoint, &configmaps(&namespace), &configmap());
         let loaded = bench.load(&running, connections, bench.timed(), source).await?;
         report(loaded.rate("create", subject, "writes/s"));
-        clean_up(subject, &running.endpoint, &namespace).await;
+        remove_namespace(subject, &running.endpoint, &namespace).await;
     }
     if bench.wants("list") {
         let big = prepare(bench, subject, &running, LISTED, &["list"]).await?;
-        let list = running
-            .endpoint
-            .request("GET", &format!("/api/v1/namespaces/{big}/configmaps"), b"");
+        let list = running.endpoint.request("GET", &configmaps(&big), b"");
         let source: Source = Arc::new(move |_, request: &mut Vec<u8>| request.extend_from_slice(&list));
         let loaded = bench.load(&running, LISTS_AT_ONCE, bench.timed(), source).await?;
         let per_list = loaded.outcome.bytes as f64 / loaded.outcome.latency.len().max(1) as f64 / 1e6;
@@ -57,9 +55,9 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
             detail,
             ..loaded.rate("list", subject, "lists/s")
         });
-        clean_up(subject, &running.endpoint, &big).await;
+        remove_namespace(subject, &running.endpoint, &big).await;
     }
-    clean_up(subject, &running.endpoint, &small).await;
+    remove_namespace(subject, &running.endpoint, &small).await;
     running.stop().await
 }
 
@@ -102,14 +100,14 @@ pub async fn log(bench: &Bench, report: &mut impl FnMut(Measurement)) -> Result<
 async fn prepare(bench: &Bench, subject: &Subject, running: &Running, n: u64, of: &[&str]) -> Result<String> {
     let namespace = namespace_of(subject, &running.endpoint).await?;
     if of.iter().any(|scenario| bench.wants(scenario)) && !matches!(subject, Subject::Floor) {
-        fill(bench, running, &namespace, n).await?;
+        fill(bench, running, &configmaps(&namespace), &configmap(), n).await?;
     }
     Ok(namespace)
 }
 
-/// Creates configmaps 0 to n-1 in a namespace.
-pub async fn fill(bench: &Bench, running: &Running, namespace: &str, n: u64) -> Result<()> {
-    let source = creates(&running.endpoint, namespace);
+/// Creates objects 0 to n-1 in a collection, all of one [`Template`].
+pub async fn fill(bench: &Bench, running: &Running, collection: &str, object: &[u8], n: u64) -> Result<()> {
+    let source = creates(&running.endpoint, collection, object);
     let loaded = bench
         .load(running, bench.sizes.connections, Limit::Count(n), source)
         .await?;
@@ -129,37 +127,30 @@ async fn namespace_of(subject: &Subject, endpoint: &Endpoint) -> Result<String> 
     }
 }
 
-/// Leaves a server that is not ours as it was; ours are thrown away.
-async fn clean_up(subject: &Subject, endpoint: &Endpoint, namespace: &str) {
-    if let Subject::Foreign { name, .. } = subject {
-        for path in [
-            format!("/api/v1/namespaces/{namespace}/configmaps"),
-            format!("/api/v1/namespaces/{namespace}"),
-        ] {
-            if let Err(err) = call(endpoint, "DELETE", &path, b"").await {
-                eprintln!("  {name}: could not clean up: {err:#}");
-            }
-        }
-    }
-}
-
-fn creates(endpoint: &Endpoint, namespace: &str) -> Source {
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-    let post = Template::new(endpoint.request("POST", &path, &configmap()));
+fn creates(endpoint: &Endpoint, collection: &str, object: &[u8]) -> Source {
+    let post = Template::new(endpoint.request("POST", collection, object));
     Arc::new(move |n, request: &mut Vec<u8>| post.write(n, n, request))
 }
 
-pub fn object_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/configmaps/c-{OBJECT_NUMBER}")
+pub fn configmaps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-/// The JSON of a configmap of exactly [`OBJECT_SIZE`] bytes, with a counter in `data.t` and text that does not compress away.
+pub fn object_path(namespace: &str) -> String {
+    format!("{}/c-{OBJECT_NUMBER}", configmaps(namespace))
+}
+
+/// The JSON of a configmap of exactly [`OBJECT_SIZE`] bytes, with a counter in `data.t`.
 pub fn configmap() -> Vec<u8> {
     let head = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c-{OBJECT_NUMBER}","labels":{{"app":"bench"}}}},"data":{{"t":"{COUNTER}","v":""#
     );
-    let tail = r#""}}"#;
-    let mut body = head.into_bytes();
+    padded(head.into_bytes(), br#""}}"#)
+}
+
+/// Text between `head` and `tail` that makes the whole [`OBJECT_SIZE`] bytes long and does not compress away.
+pub fn padded(head: Vec<u8>, tail: &[u8]) -> Vec<u8> {
+    let mut body = head;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     while body.len() + tail.len() < OBJECT_SIZE {
         state = state
@@ -167,7 +158,7 @@ pub fn configmap() -> Vec<u8> {
             .wrapping_add(1_442_695_040_888_963_407);
         body.push(b"abcdefghijklmnopqrstuvwxyz012345"[(state >> 59) as usize]);
     }
-    body.extend_from_slice(tail.as_bytes());
+    body.extend_from_slice(tail);
     body
 }
 

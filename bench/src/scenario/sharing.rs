@@ -1,0 +1,112 @@
+//! The same thirty definitions in thousands of planes: what a plane that is used costs beyond what it stores.
+//!
+//! The server is started again once everything is stored. Until a plane is asked for something, its definitions are stored
+//! data and no more; the first request makes it know them. So memory before and after those first requests differs by
+//! exactly what is asked here. A few planes are used before, so that the one compiled copy is not counted to the others.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+
+use super::definition::{DEFINITIONS, SERVED_WITHIN};
+use super::memory::MIB;
+use super::planes::{CRDS, crd, create, post_all};
+use super::{Bench, OBJECT_NUMBER, Subject, Template};
+use crate::endpoint::Endpoint;
+use crate::load::new_histogram;
+use crate::process::settled;
+use crate::report::Measurement;
+use crate::wire::{Body, Connection};
+
+/// Planes that make the compiled copy, and everything else that is built once.
+const WARM: u64 = 50;
+
+pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
+    let count = bench.sizes.sharing;
+    let running = subject.start(&bench.scratch).await?;
+    let idle = settled(&running.pids()).await;
+    let bodies: Vec<_> = (0..CRDS).map(|n| (DEFINITIONS, crd(n))).collect();
+    for (prefix, planes) in [("warm", WARM), ("s", count)] {
+        create(bench, &running, prefix, planes).await?;
+        post_all(bench, &running, prefix, planes, &bodies).await?;
+        // Nothing may be left to do for a definition when the server ends.
+        for kind in 0..CRDS {
+            use_each(&running.endpoint, prefix, planes, kind, Patience::UntilServed).await?;
+        }
+    }
+    let running = subject.restart(running).await?;
+    let stored = settled(&running.pids()).await;
+    for kind in 0..CRDS {
+        use_each(&running.endpoint, "warm", WARM, kind, Patience::None).await?;
+    }
+    let before = settled(&running.pids()).await;
+    let latency = use_each(&running.endpoint, "s", count, CRDS - 1, Patience::None).await?;
+    let after = settled(&running.pids()).await;
+
+    let each = after.saturating_sub(before) as f64 / count as f64;
+    let detail = format!(
+        "{count} planes with the same {CRDS} definitions; {:.0} MiB in all, of which stored {:.0} MiB, once {:.1} MiB",
+        after as f64 / MIB,
+        stored.saturating_sub(idle) as f64 / MIB,
+        before.saturating_sub(stored) as f64 / MIB,
+    );
+    let memory = Measurement::new("shared-definitions", subject.name(), each, "bytes/plane");
+    report(Measurement { detail, ..memory });
+    let p99 = latency.value_at_quantile(0.99) as f64 / 1e6;
+    let first = Measurement::new("shared-first-request", subject.name(), p99, "ms (p99)");
+    report(
+        Measurement {
+            operations: count,
+            detail: "a list of a custom resource".to_owned(),
+            ..first
+        }
+        .with_latency(&latency),
+    );
+    running.stop().await
+}
+
+/// Whether a kind that is not served yet is asked for again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    UntilServed,
+}
+
+/// Lists one kind in planes 0 to n-1, one after the other, and says how long each took.
+async fn use_each(
+    endpoint: &Endpoint,
+    prefix: &str,
+    planes: u64,
+    kind: u64,
+    patience: Patience,
+) -> Result<Histogram<u64>> {
+    let path = format!(
+        "/clusters/{prefix}{OBJECT_NUMBER}/control-plane/apis/bench.example.com/v1/namespaces/default/things{kind}"
+    );
+    let template = Template::new(endpoint.request("GET", &path, b""));
+    let mut connection = Connection::open(endpoint).await?;
+    let mut request = Vec::new();
+    let mut latency = new_histogram();
+    for plane in 0..planes {
+        template.write(plane, 0, &mut request);
+        let began = Instant::now();
+        loop {
+            let sent = Instant::now();
+            let reply = connection.exchange(&request, Body::Skip).await?;
+            if reply.status == 200 {
+                latency.saturating_record(sent.elapsed().as_nanos() as u64);
+                break;
+            }
+            let again = patience == Patience::UntilServed && began.elapsed() < SERVED_WITHIN;
+            anyhow::ensure!(
+                again && reply.status == 404,
+                "{prefix} {plane}, things{kind}: {} {}",
+                reply.status,
+                String::from_utf8_lossy(&reply.body)
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    Ok(latency)
+}
