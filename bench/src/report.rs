@@ -207,6 +207,9 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
         let (Some(ours), Some(theirs)) = (find(scenario, MICA), find(scenario, KUBE_APISERVER)) else {
             continue;
         };
+        if theirs.value == 0.0 {
+            continue; // Too slow for the time that was measured: nothing to compare with.
+        }
         let ratio = ours.value / theirs.value;
         goals.push(Goal {
             goal: format!("{scenario}: at least {times} times kube-apiserver"),

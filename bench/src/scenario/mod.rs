@@ -39,6 +39,8 @@ pub struct Sizes {
     pub definitions: usize,
     /// Planes that have the same definitions.
     pub sharing: u64,
+    /// Planes with those definitions that are used before: enough to fill a server's caches.
+    pub warm: u64,
     pub starts: usize,
 }
 
@@ -56,6 +58,7 @@ impl Sizes {
         custom_objects: 10_000,
         definitions: 100,
         sharing: 1_000,
+        warm: 500,
         starts: 7,
     };
     /// Small enough for a minute or two: shows that everything works, not how fast it is.
@@ -71,6 +74,7 @@ impl Sizes {
         custom_objects: 500,
         definitions: 10,
         sharing: 20,
+        warm: 10,
         starts: 3,
         ..Self::FULL
     };
