@@ -60,7 +60,13 @@ fn check(resource: &Resource, mut new: Value, old: Option<Value>) {
     for object in [&new, &created] {
         let cells = strategy.cells(object, NOW);
         let columns = strategy.columns().len();
-        assert!(columns == 0 || cells.len() == columns, "a cell for each column");
+        // Upstream prints an age for an IPAddress and has no column for it.
+        let odd = columns == 0 || resource.kind == "IPAddress";
+        assert!(
+            odd || cells.len() == columns,
+            "{}: {cells:?} for {columns} columns",
+            resource.kind
+        );
         let _ = strategy.selectable(object);
     }
     strategy.marked_for_deletion(&mut created.clone(), NOW);

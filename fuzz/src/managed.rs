@@ -119,9 +119,10 @@ pub fn apply(data: &[u8]) {
                 ..write
             };
             let again = managed::apply(Some(object), &body, kind_name, OnConflict::Refuse, &later);
-            let mut again = again.expect("an applier does not conflict with itself");
+            let again = again.expect("an applier does not conflict with itself");
+            let mut again = normal(again).expect("it was fit once");
             managed::keep_times_of_noop(&mut again, object);
-            normal(again).expect("it was fit once")
+            again
         };
         let mut new = new;
         let mut again = apply_again(&new, 1000);
