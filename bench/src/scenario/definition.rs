@@ -80,6 +80,11 @@ impl Custom {
         }
     }
 
+    /// Bytes of JSON that define it.
+    pub fn definition_size(&self) -> usize {
+        self.definition.to_string().len()
+    }
+
     pub fn collection(&self, namespace: &str) -> String {
         format!("/apis/{GROUP}/v1/namespaces/{namespace}/{}", self.plural)
     }

@@ -111,7 +111,8 @@ pub async fn definitions(bench: &Bench, subject: &Subject, report: &mut impl FnM
     let after = settled(&running.pids()).await;
     let each = after.saturating_sub(before) as f64 / count as f64 / 1024.0;
     let detail = format!(
-        "{count} definitions of {FIELDS} fields, {:.0} MiB in all",
+        "{count} definitions of {FIELDS} fields, {} bytes of JSON each, {:.0} MiB in all",
+        Custom::wide(0).definition_size(),
         after as f64 / MIB
     );
     let memory = Measurement::new("definitions", subject.name(), each, "KiB/definition");
