@@ -131,7 +131,8 @@ fn read_custom(
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
     let expected = kind.api_version();
-    let unknown = if stated_kind != wanted.kind {
+    let of_group = split_version(&api_version).is_some_and(|(group, _)| group == wanted.group);
+    let unknown = if stated_kind != wanted.kind || !of_group {
         Vec::new()
     } else if api_version == expected {
         let prepared = kind.schema.prepare(&mut value, Malformed::Refuse);
