@@ -94,11 +94,6 @@ impl Set {
             .chain(self.definitions.iter().flat_map(|versions| versions.shown()))
     }
 
-    /// Whether discovery shows a group.
-    pub fn has_group(&self, group: &str) -> bool {
-        self.shown().any(|served| served.group() == group)
-    }
-
     /// Discovery's documents.
     pub fn documents(&self) -> &Documents {
         self.documents.get_or_init(|| Documents::new(self.shown()))
