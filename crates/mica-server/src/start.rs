@@ -12,7 +12,6 @@ use crate::authn::Authenticator;
 use crate::conversion::Converter;
 use crate::custom::Definitions;
 use crate::custom::work::Worker;
-use crate::discovery::Documents;
 use crate::egress::{Egress, EgressOptions};
 use crate::error::ApiError;
 use crate::health::{Asks, Health};
@@ -77,7 +76,6 @@ impl Server {
             health,
             metrics: options.metrics,
             definitions,
-            plane_documents: Documents::new(plane_scheme.iter()),
             openapi: OpenApi::new(&root_scheme, &plane_scheme),
             egress,
         }))

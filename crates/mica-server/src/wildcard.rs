@@ -10,6 +10,8 @@ use mica_store::Key;
 use serde_json::Value;
 
 use crate::authz;
+use crate::conversion::not_ready;
+use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::Route;
@@ -39,9 +41,17 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     // Guarded in root: who may read every plane is the platform's to say.
     let permit = authz::authorize(&call.user, verb, path, &call.query)?;
-    let served = resource::route(call.server.directory.plane_scheme(), path)?;
+    let (served, everywhere) = find(call, path).await?;
     if path.name.is_some() || path.subresource.is_some() || !served.has_verb(verb.as_str()) {
         return Err(ApiError::method_not_allowed());
+    }
+    if let Some(platform) = everywhere.as_ref().filter(|everywhere| everywhere.platform().is_some())
+        && let Some(text) = platform
+            .shape()
+            .custom_kind()
+            .and_then(|kind| kind.deprecation.as_deref())
+    {
+        call.warnings.push(text.to_owned());
     }
     resource::label(call, path, verb);
     if objects::is_objects(&served) {
@@ -56,8 +66,9 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
             let listing = call
                 .server
                 .registry
-                .list_all_planes(&permit, &served, namespace, &options)
-                .await?;
+                .list_all_planes(&permit, &served, everywhere.as_ref(), namespace, &options)
+                .await
+                .map_err(|error| not_ready(error, &served))?;
             respond_list(Shown { served, media, origins }, listing).await
         }
         Verb::Watch => {
@@ -66,12 +77,27 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
             let watch = call
                 .server
                 .registry
-                .watch_all_planes(&permit, &served, namespace, &options)
-                .await;
+                .watch_all_planes(&permit, &served, everywhere.as_ref(), namespace, &options)
+                .await
+                .map_err(|error| not_ready(error, &served));
             respond_watch(call, Shown { served, media, origins }, watch)
         }
         _ => Err(ApiError::method_not_allowed()),
     }
+}
+
+/// The resource that a path names: a built-in one, or one that the platform or a plane defines.
+async fn find(call: &Call<'_>, path: &ResourcePath) -> Result<(Arc<Served>, Option<Arc<Everywhere>>), ApiError> {
+    let directory = &call.server.directory;
+    let scheme = directory.plane_scheme();
+    if scheme.find(&path.group, &path.version, &path.resource).is_none() {
+        let named = (&*path.group, &*path.version, &*path.resource);
+        let found = Everywhere::find(&call.server.definitions, directory, named).await?;
+        if let Some(found) = found.map(Arc::new) {
+            return Ok((found.shape().clone(), Some(found)));
+        }
+    }
+    Ok((resource::route(scheme, path)?, None))
 }
 
 /// Tells which plane an object is from.

@@ -7,6 +7,8 @@
 //! Project planes also serve the definitions of root that are marked for projects ([`CONTEXTS`]), without a copy: their
 //! writes compare root's record. A definition of the plane's own hides one of root's with the same name.
 
+pub mod everywhere;
+pub mod index;
 mod set;
 pub mod source;
 pub mod work;
@@ -16,19 +18,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mica_api::{GroupResource, PlaneId};
-use mica_machinery::kind::custom::{Offered, Standing};
 use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Signal, Store};
 
 use crate::error::ApiError;
 use crate::plane::cache::Followed;
 use crate::plane::{Context, Plane};
-use crate::scheme::Served;
+use crate::scheme::{Scheme, Served};
 use crate::stored::{Content, Stored};
 use set::Shared;
 pub use set::{Set, Versions};
 
 /// Planes whose definitions are kept loaded. An entry is a pointer and eight bytes a definition.
 const CACHED_PLANES: usize = 10_000;
+
+/// Where what root defines for projects is kept among the planes. No plane has such an id.
+const PLATFORM: &str = "platform";
 
 /// Definitions read at once: each may be large.
 const PAGE: usize = 50;
@@ -109,6 +113,11 @@ impl Definition {
         self.versions.storage()
     }
 
+    /// A version, if clients may ask for it.
+    pub fn offered(&self, version: &str) -> Option<&Arc<Served>> {
+        self.versions.offered(version)
+    }
+
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -140,6 +149,17 @@ impl Definitions {
         Ok(loaded.await?.expect("a load gives something"))
     }
 
+    /// What root defines for projects: all that planes have in common.
+    pub async fn platform(&self, scheme: &Arc<Scheme>) -> Result<Arc<Customs>, ApiError> {
+        let loaded = self.planes.get(PLATFORM, async {
+            let keys = PlaneKeys::ROOT;
+            let mut found = BTreeMap::new();
+            self.read(keys, Home::Root, &mut found).await?;
+            Ok::<_, ApiError>(Some(Arc::new(self.customs(keys, scheme, found))))
+        });
+        Ok(loaded.await?.expect("a load gives something"))
+    }
+
     /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
     pub fn forget(&self, plane: PlaneId) {
         if plane == PlaneId::ROOT {
@@ -152,24 +172,23 @@ impl Definitions {
     async fn load(&self, plane: &Plane) -> Result<Customs, ApiError> {
         let mut found = BTreeMap::new();
         if plane.context == Context::Project {
-            self.read(PlaneKeys::new(PlaneId::ROOT), Home::Root, &mut found).await?;
+            self.read(PlaneKeys::ROOT, Home::Root, &mut found).await?;
         }
         self.read(plane.keys, Home::Plane, &mut found).await?;
+        Ok(self.customs(plane.keys, &plane.scheme, found))
+    }
+
+    fn customs(&self, keys: PlaneKeys, scheme: &Arc<Scheme>, found: Found) -> Customs {
         let (versions, places): (Vec<_>, Vec<_>) = found.into_values().unzip();
-        Ok(Customs {
-            keys: plane.keys,
-            set: self.shared.set(&plane.scheme, versions),
+        Customs {
+            keys,
+            set: self.shared.set(scheme, versions),
             places: places.into(),
-        })
+        }
     }
 
     /// Adds the definitions that a plane holds, by name.
-    async fn read(
-        &self,
-        keys: PlaneKeys,
-        home: Home,
-        found: &mut BTreeMap<String, (Arc<Versions>, Place)>,
-    ) -> Result<(), ApiError> {
+    async fn read(&self, keys: PlaneKeys, home: Home, found: &mut Found) -> Result<(), ApiError> {
         let mut pages = Pages::new(keys);
         while let Some(page) = pages.next(&*self.store).await? {
             for read in page {
@@ -213,6 +232,9 @@ impl Definitions {
         }
     }
 }
+
+/// Definitions by name.
+type Found = BTreeMap<String, (Arc<Versions>, Place)>;
 
 /// A definition of a plane, as stored.
 struct Read {
@@ -281,11 +303,14 @@ impl Customs {
     /// The resource at a path, if a definition serves it.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<(Arc<Served>, Definition)> {
         let at = self.set.position(group, plural)?;
-        let versions = &self.set.definitions()[at];
-        let served = versions.served.iter().find(|served| served.version() == version)?;
-        let kind = served.custom_kind()?;
-        let usable = kind.offered == Offered::Yes && kind.standing != Standing::Waiting;
-        usable.then(|| (served.clone(), self.definition(at)))
+        let served = self.set.definitions()[at].offered(version)?;
+        Some((served.clone(), self.definition(at)))
+    }
+
+    /// The plane's own definition of this name.
+    fn own(&self, name: &str) -> Option<Definition> {
+        let at = self.set.place(name)?;
+        (self.places[at].home == Home::Plane).then(|| self.definition(at))
     }
 
     /// The resource whose objects are stored under this name, as stored, whether clients may ask for it or not.
@@ -309,7 +334,7 @@ impl Customs {
         let (versions, place) = (self.set.definitions()[at].clone(), self.places[at]);
         let keys = match place.home {
             Home::Plane => self.keys,
-            Home::Root => PlaneKeys::new(PlaneId::ROOT),
+            Home::Root => PlaneKeys::ROOT,
         };
         Definition {
             key: keys.object(&definitions(), None, &versions.name),

@@ -40,6 +40,13 @@ impl Versions {
         })
     }
 
+    /// A version, if clients may ask for it.
+    pub fn offered(&self, version: &str) -> Option<&Arc<Served>> {
+        let served = self.served.iter().find(|served| served.version() == version)?;
+        let kind = served.custom_kind()?;
+        (kind.offered == Offered::Yes && kind.standing != Standing::Waiting).then_some(served)
+    }
+
     /// The versions that discovery shows.
     fn shown(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.served.iter().filter(|served| {
@@ -81,9 +88,13 @@ impl Set {
 
     /// Where the definition of a resource is. Definitions are in the order of their names.
     pub fn position(&self, group: &str, plural: &str) -> Option<usize> {
-        let name = format!("{plural}.{group}");
+        self.place(&format!("{plural}.{group}"))
+    }
+
+    /// Where the definition of this name is.
+    pub fn place(&self, name: &str) -> Option<usize> {
         self.definitions
-            .binary_search_by(|versions| versions.name.as_str().cmp(&name))
+            .binary_search_by(|versions| versions.name.as_str().cmp(name))
             .ok()
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use mica_api::PlaneId;
 use mica_machinery::kind::custom::Standing;
 use serde_json::Value;
 
@@ -11,22 +12,34 @@ use super::{Customs, Definitions};
 use crate::error::ApiError;
 use crate::openapi::Source;
 use crate::plane::Plane;
+use crate::scheme::Scheme;
 use crate::stored::Content;
 
-/// The definitions of one plane, as they were loaded.
+/// The definitions of one plane, or those that root has for projects, as they were loaded.
 pub struct Loaded<'a> {
     definitions: &'a Definitions,
-    plane: &'a Plane,
+    /// Whose they are.
+    plane: PlaneId,
     customs: Arc<Customs>,
     stale: AtomicBool,
 }
 
 impl<'a> Loaded<'a> {
-    pub async fn new(definitions: &'a Definitions, plane: &'a Plane) -> Result<Self, ApiError> {
+    pub async fn new(definitions: &'a Definitions, plane: &Plane) -> Result<Self, ApiError> {
         Ok(Self {
             definitions,
-            plane,
+            plane: plane.id,
             customs: definitions.of(plane).await?,
+            stale: AtomicBool::new(false),
+        })
+    }
+
+    /// What planes have in common, beside these built-in kinds.
+    pub async fn platform(definitions: &'a Definitions, scheme: &Arc<Scheme>) -> Result<Self, ApiError> {
+        Ok(Self {
+            definitions,
+            plane: PlaneId::ROOT,
+            customs: definitions.platform(scheme).await?,
             stale: AtomicBool::new(false),
         })
     }
@@ -51,7 +64,7 @@ impl Source for Loaded<'_> {
             // Other planes find what is built from these by the hash of what was loaded: it must be the same.
             let Some(record) = record.filter(|record| record.revision == definition.revision()) else {
                 self.stale.store(true, Ordering::Relaxed);
-                self.definitions.forget(self.plane.id);
+                self.definitions.forget(self.plane);
                 return Err(ApiError::unavailable("the definitions changed while they were read"));
             };
             let Some(stored) = Content::read(&record)?.object() else {

@@ -218,7 +218,7 @@ impl Worker {
         let Some(asked) = self.store.get(record).await? else {
             return Ok(Progress::Done);
         };
-        if let Some(plane) = self.plane(record.plane()).await?
+        if let Some(plane) = self.directory.by_id(record.plane()).await?
             && let Progress::Blocked(changes) = self.settle(&plane, record.name()).await?
         {
             return Ok(Progress::Blocked(changes));
@@ -231,21 +231,6 @@ impl Worker {
             // Somebody wrote the definition meanwhile: there is a new record, and more work.
             Ok(_) | Err(mica_store::CommitError::Conflict { .. }) => Ok(Progress::Done),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn plane(&self, id: PlaneId) -> Result<Option<Arc<Plane>>, ApiError> {
-        if id == PlaneId::ROOT {
-            return Ok(Some(self.directory.root()));
-        }
-        let Some(name) = self.directory.name_of(id).await? else {
-            return Ok(None);
-        };
-        match self.directory.by_name(&name).await {
-            // A plane that was made anew under the name has another id, and other records.
-            Ok(plane) => Ok(Some(plane).filter(|plane| plane.id == id)),
-            Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
@@ -333,7 +318,7 @@ impl Worker {
             for (key, _) in &page.records {
                 let holder = match key.plane() == plane.id {
                     true => Some(plane.clone()),
-                    false => self.plane(key.plane()).await?,
+                    false => self.directory.by_id(key.plane()).await?,
                 };
                 let Some(holder) = holder else { continue };
                 let found = self.definitions.of(&holder).await?.by_storage(storage.as_key());

@@ -80,7 +80,7 @@ impl FromIterator<Network> for Networks {
 impl Networks {
     /// Whether a call of this tenant may connect to the address.
     pub fn allow(&self, tenant: Tenant, address: IpAddr) -> bool {
-        if tenant == Tenant::Platform {
+        if matches!(tenant, Tenant::Platform | Tenant::PlatformFor(_)) {
             return true;
         }
         // An IPv4 address in IPv6 clothes is that IPv4 address.
@@ -178,6 +178,8 @@ mod tests {
             let address: IpAddr = private.parse().unwrap();
             assert!(!none.allow(PLANE(), address), "{private}");
             assert!(none.allow(Tenant::Platform, address), "{private}");
+            let defined_by_root = Tenant::of_user(PlaneId::ROOT, PlaneId::from_random(7));
+            assert!(none.allow(defined_by_root, address), "{private}");
         }
         for public in [
             "8.8.8.8",

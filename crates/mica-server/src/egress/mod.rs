@@ -46,6 +46,8 @@ pub enum Tenant {
     /// Whoever runs the server: root's objects, and the server's own configuration.
     Platform,
     Plane(PlaneId),
+    /// A plane that uses what the platform defined for it: calls go where the platform's may, and count against the plane.
+    PlatformFor(PlaneId),
 }
 
 impl Tenant {
@@ -54,6 +56,14 @@ impl Tenant {
             Self::Platform
         } else {
             Self::Plane(plane)
+        }
+    }
+
+    /// Who calls what is configured in one plane, for requests of another.
+    pub fn of_user(home: PlaneId, user: PlaneId) -> Self {
+        match Self::of(home) {
+            Self::Platform if user != PlaneId::ROOT => Self::PlatformFor(user),
+            own => own,
         }
     }
 }

@@ -36,8 +36,10 @@ pub trait Source: Send + Sync {
 }
 
 /// There are none.
+#[cfg(test)]
 pub struct NoDefinitions;
 
+#[cfg(test)]
 #[async_trait]
 impl Source for NoDefinitions {
     fn hash(&self) -> Option<[u8; 32]> {

@@ -25,7 +25,9 @@ use tokio::sync::OnceCell;
 
 use self::build::Described;
 use self::custom::CustomDocuments;
-pub use self::custom::{NoDefinitions, Source};
+#[cfg(test)]
+use self::custom::NoDefinitions;
+pub use self::custom::Source;
 use self::document::{Added, Document, Documents, Swagger};
 use crate::error::ApiError;
 use crate::http::Body;

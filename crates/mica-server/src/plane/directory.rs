@@ -176,6 +176,21 @@ impl Directory {
         self.cache.get(name, self.look_up(name)).await?.ok_or_else(missing)
     }
 
+    /// The plane with this id. `None` once it is dropped: a plane that was made anew under its name has another id.
+    pub async fn by_id(&self, id: PlaneId) -> Result<Option<Arc<Plane>>, ApiError> {
+        if id == PlaneId::ROOT {
+            return Ok(Some(self.root()));
+        }
+        let Some(name) = self.name_of(id).await? else {
+            return Ok(None);
+        };
+        match self.by_name(&name).await {
+            Ok(plane) => Ok(Some(plane).filter(|plane| plane.id == id)),
+            Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn look_up(&self, name: &str) -> Result<Option<Arc<Plane>>, ApiError> {
         let _turn = self.lookups.acquire().await.expect("the semaphore is never closed");
         for _ in 0..LOOKUP_TRIES {

@@ -409,12 +409,16 @@ impl Filling {
                 .scheme
                 .by_storage(key.resource())
                 .and_then(|served| served.strategy().ttl());
-            let index = index_writes(&key, None, stored.as_ref().map(|stored| &stored.json()[..]), ttl)?;
-            // A definition may have been copied before it was settled.
-            let unsettled = (key.group_resource() == custom::definitions()).then(|| custom::work::pending(&key));
+            let json = stored.as_ref().map(|stored| &stored.json()[..]);
+            let mut index = index_writes(&key, None, json, ttl)?;
+            if key.group_resource() == custom::definitions() {
+                let served = custom::index::writes(&key, None, json);
+                index.extend(served.map_err(|error| damaged("a definition lacks a part").because(error))?);
+                // It may have been copied before it was settled.
+                index.push(custom::work::pending(&key));
+            }
             let mut writes = vec![Write::Put { key, value, ttl }];
             writes.extend(index);
-            writes.extend(unsettled);
             let txn = Txn {
                 compares: vec![self.plane.fence()],
                 writes,

@@ -54,6 +54,7 @@ impl Registry {
     pub(super) async fn in_version(
         &self,
         plane: Option<&Plane>,
+        definition: Option<&Definition>,
         kind: &CustomKind,
         mut objects: Vec<Value>,
     ) -> Result<Vec<Value>, ApiError> {
@@ -63,7 +64,11 @@ impl Registry {
             match plane {
                 // What is being deleted goes as it is: a webhook that is gone must not hold its plane.
                 Some(plane) if plane.state == State::Draining => {}
-                Some(plane) => return self.convert.convert(Tenant::of(plane.id), kind, objects).await,
+                Some(plane) => {
+                    let home = definition.map_or(plane.id, |definition| definition.key().plane());
+                    let tenant = Tenant::of_user(home, plane.id);
+                    return self.convert.convert(tenant, kind, objects).await;
+                }
                 // Definitions differ from plane to plane: one's objects are not for another's webhook to see.
                 None => return Err(ApiError::internal("no webhook converts objects of all planes")),
             }
@@ -78,10 +83,11 @@ impl Registry {
     pub(super) async fn in_manager_version(
         &self,
         plane: &Plane,
+        definition: Option<&Definition>,
         kind: &CustomKind,
         object: Value,
     ) -> Result<Value, ApiError> {
-        let converted = self.in_version(Some(plane), kind, vec![object]).await?;
+        let converted = self.in_version(Some(plane), definition, kind, vec![object]).await?;
         let mut object = converted.into_iter().next().ok_or_else(lost)?;
         let prepared = kind.schema.prepare(&mut object, Malformed::Drop);
         prepared.map_err(|error| ApiError::internal_text(error.to_string()))?;
@@ -89,7 +95,7 @@ impl Registry {
     }
 
     /// The object that a change left or took away, for a watch: the webhook is asked once, however many watch.
-    pub(super) async fn present_event(
+    pub(crate) async fn present_event(
         &self,
         plane: &Plane,
         served: &Served,

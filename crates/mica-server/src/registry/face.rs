@@ -51,7 +51,10 @@ impl Target {
             let mut versions = self.definition.iter().flat_map(Definition::versions);
             let kind = versions.find_map(|other| other.custom_kind().filter(|_| other.api_version == api_version));
             let kind = kind.ok_or_else(|| ApiError::internal("a version that was there is gone"))?;
-            let converted = registry.in_manager_version(&self.plane, kind, object.clone()).await?;
+            let definition = self.definition.as_ref();
+            let converted = registry
+                .in_manager_version(&self.plane, definition, kind, object.clone())
+                .await?;
             asked.known.push((object, api_version, converted));
         }
         Ok(any)

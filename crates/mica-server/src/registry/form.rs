@@ -36,7 +36,7 @@ impl Registry {
             None => Ok(stored),
             Some(stale) => {
                 let objects = vec![stale.current(&stored)?];
-                let mut converted = self.in_version(Some(plane), stale.kind, objects).await?;
+                let mut converted = self.in_version(Some(plane), definition, stale.kind, objects).await?;
                 let object = converted.pop().ok_or_else(lost)?;
                 stale.repack(object, stored.revision)
             }
@@ -62,7 +62,7 @@ impl Registry {
         let Some((_, first)) = places.first() else {
             return Ok(items);
         };
-        let converted = self.in_version(plane, first.kind, trees).await?;
+        let converted = self.in_version(plane, definition, first.kind, trees).await?;
         if converted.len() != places.len() {
             return Err(lost());
         }
@@ -93,7 +93,7 @@ impl Registry {
         };
         let mut bare = object.clone();
         meta::prepare_for_storage(metadata_mut(&mut bare));
-        let mut converted = self.in_version(Some(plane), kind, vec![bare]).await?;
+        let mut converted = self.in_version(Some(plane), definition, kind, vec![bare]).await?;
         let mut stored = converted.pop().ok_or_else(lost)?;
         kind.schema
             .prepare(&mut stored, Malformed::Refuse)
@@ -168,8 +168,27 @@ impl<'a> Stale<'a> {
     }
 }
 
+/// Marks errors that are an object's: its definition of today cannot show it.
+#[derive(Debug, thiserror::Error)]
+#[error("a stored object cannot be shown")]
+pub(crate) struct Unpresentable;
+
+impl Unpresentable {
+    pub fn is_why(error: &ApiError) -> bool {
+        let marked = error.cause().map(<dyn std::error::Error + Send + Sync>::is::<Self>);
+        marked == Some(true)
+    }
+}
+
 fn unpresentable(error: mica_machinery::field::Error) -> ApiError {
-    ApiError::internal_text(error.to_string())
+    ApiError::internal_text(error.to_string()).because(Unpresentable)
+}
+
+/// An object as it is stored, called what clients of this resource expect: for those who only have to know that it is gone.
+pub(crate) fn restated(served: &Served, stored: &Stored) -> Result<Stored, ApiError> {
+    let mut object = tree(stored)?;
+    object::set(&mut object, &["apiVersion"], served.api_version.as_str());
+    read_back(pack(served, &mut object), stored.revision)
 }
 
 /// Whether an object is not as readers of this version want it.

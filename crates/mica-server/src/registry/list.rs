@@ -8,6 +8,7 @@ use mica_store::{Key, Revision};
 use super::token::{Token, invalid_start, is_clean};
 use super::{Registry, Scan, Selection};
 use crate::authz::{Grant, Permit};
+use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::options::{ListOptions, Match, parse_version};
 use crate::plane::Plane;
@@ -61,19 +62,20 @@ impl Registry {
         self.begin(scan, selection, place, options, Tokens::Rests).await
     }
 
-    /// Starts a list over every plane but root. The permit says that the asker may.
+    /// Starts a list over every plane but root. The permit says that the asker may; `everywhere` shows custom resources.
     pub async fn list_all_planes(
         &self,
         _permit: &Permit,
         served: &Arc<Served>,
+        everywhere: Option<&Arc<Everywhere>>,
         namespace: Option<&str>,
         options: &ListOptions,
     ) -> Result<Listing, ApiError> {
-        let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let selection = Selection::over_all_planes(served, everywhere, namespace, options)?;
         let place = self.place(options, Key::from_stored).await?;
         let scan = Scan::of_all_planes(self.clone(), served.clone(), place.at, place.after.clone());
-        self.begin(scan, selection.over_all_planes(namespace), place, options, Tokens::Keys)
-            .await
+        let scan = scan.shown_by(everywhere);
+        self.begin(scan, selection, place, options, Tokens::Keys).await
     }
 
     async fn begin(

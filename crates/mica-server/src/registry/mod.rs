@@ -37,6 +37,7 @@ pub use apply::ApplyRequest;
 pub(crate) use apply::refuse;
 pub use convert::{Convert, NoWebhooks, converts_by_webhook};
 pub use delete::Deleted;
+pub(crate) use form::{Unpresentable, restated};
 pub use form::{served_value, stored_value};
 pub use list::{ListPage, Listing};
 pub(crate) use rules::{check_name, settle_metadata, uid_conflict};

@@ -7,6 +7,7 @@ use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision};
 
 use super::Registry;
 use crate::custom::Definition;
+use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::scheme::Served;
@@ -49,6 +50,8 @@ pub struct Scan {
     served: Arc<Served>,
     /// What defines the resource, if it is a custom one.
     definition: Option<Definition>,
+    /// What shows the objects of a custom resource over all planes.
+    everywhere: Option<Arc<Everywhere>>,
     range: KeyRange,
     under: Under,
     at: Option<Revision>,
@@ -103,6 +106,7 @@ impl Scan {
             plane,
             served,
             definition: None,
+            everywhere: None,
             range,
             under,
             at,
@@ -118,6 +122,13 @@ impl Scan {
     #[must_use]
     pub fn defined_by(mut self, definition: Option<&Definition>) -> Self {
         self.definition = definition.cloned();
+        self
+    }
+
+    /// Walks objects of a custom resource over all planes.
+    #[must_use]
+    pub fn shown_by(mut self, everywhere: Option<&Arc<Everywhere>>) -> Self {
+        self.everywhere = everywhere.cloned();
         self
     }
 
@@ -224,11 +235,12 @@ impl Scan {
         }
         if self.served.custom_kind().is_some() {
             let items = std::mem::take(&mut self.buffer).into();
-            self.buffer = self
-                .registry
-                .present_all(self.plane.as_deref(), &self.served, self.definition.as_ref(), items)
-                .await?
-                .into();
+            let (plane, definition) = (self.plane.as_deref(), self.definition.as_ref());
+            let shown = match &self.everywhere {
+                Some(everywhere) => everywhere.show(&self.registry, items).await,
+                None => self.registry.present_all(plane, &self.served, definition, items).await,
+            };
+            self.buffer = shown?.into();
         }
         self.after = last;
         self.page = PAGE;

@@ -7,7 +7,9 @@ use mica_machinery::select::{FieldSelector, LabelSelector, RawMeta};
 use mica_store::Key;
 
 use super::Extent;
+use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
+use crate::options::ListOptions;
 use crate::scheme::Served;
 use crate::stored::Stored;
 
@@ -32,13 +34,26 @@ enum Reach {
 
 impl Selection {
     pub fn parse(served: &Arc<Served>, labels: &str, fields: &str) -> Result<Self, ApiError> {
+        Self::checked(served, labels, fields, |field| served.strategy().selector_error(field))
+    }
+
+    /// The same where nobody says which fields objects have: by their names, whatever kind they are.
+    fn parse_any(served: &Arc<Served>, labels: &str, fields: &str) -> Result<Self, ApiError> {
+        Self::checked(served, labels, fields, |field| {
+            (!is_meta(field)).then(|| format!("field label not supported: {field}"))
+        })
+    }
+
+    fn checked(
+        served: &Arc<Served>,
+        labels: &str,
+        fields: &str,
+        problem: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ApiError> {
         let labels = LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(fields).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        let strategy = served.strategy();
-        for term in fields.terms() {
-            if let Some(problem) = strategy.selector_error(&term.field) {
-                return Err(ApiError::bad_request(problem));
-            }
+        if let Some(problem) = fields.terms().iter().find_map(|term| problem(&term.field)) {
+            return Err(ApiError::bad_request(problem));
         }
         let own_fields = fields.terms().iter().any(|term| !is_meta(&term.field));
         Ok(Self {
@@ -50,13 +65,21 @@ impl Selection {
         })
     }
 
-    /// The same for reads over all planes: root is left out, and so is every namespace but the one named.
-    #[must_use]
-    pub fn over_all_planes(mut self, namespace: Option<&str>) -> Self {
-        self.reach = Reach::AllPlanes {
+    /// What a read over all planes asks for: root is left out, and so is every namespace but the one named.
+    pub fn over_all_planes(
+        served: &Arc<Served>,
+        everywhere: Option<&Arc<Everywhere>>,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Self, ApiError> {
+        // Which fields there are is not for one tenant to say of all.
+        let by_tenants = everywhere.is_some_and(|everywhere| everywhere.platform().is_none());
+        let parse = if by_tenants { Self::parse_any } else { Self::parse };
+        let mut selection = parse(served, &options.label_selector, &options.field_selector)?;
+        selection.reach = Reach::AllPlanes {
             namespace: namespace.map(ToOwned::to_owned),
         };
-        self
+        Ok(selection)
     }
 
     pub fn is_everything(&self) -> bool {

@@ -13,6 +13,7 @@ use super::form::is_stale;
 use super::{Listing, Registry, Selection};
 use crate::authz::{Grant, Permit};
 use crate::custom::Definition;
+use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::options::{ListOptions, parse_version};
 use crate::plane::Plane;
@@ -68,6 +69,8 @@ pub struct WatchStart {
     plane: Option<Arc<Plane>>,
     /// What defines the resource, if it is a custom one, and what happens to that.
     definition: Option<(Definition, Watch)>,
+    /// What shows the objects of a custom resource over all planes.
+    everywhere: Option<Arc<Everywhere>>,
     range: KeyRange,
     selection: Selection,
     phase: Phase,
@@ -134,34 +137,34 @@ impl Registry {
         Ok(watch)
     }
 
-    /// Opens a watch over every plane but root. The permit says that the asker may.
+    /// Opens a watch over every plane but root. The permit says that the asker may; `everywhere` shows custom resources.
     pub async fn watch_all_planes(
         &self,
         permit: &Permit,
         served: &Arc<Served>,
+        everywhere: Option<&Arc<Everywhere>>,
         namespace: Option<&str>,
         options: &ListOptions,
     ) -> Result<WatchStart, ApiError> {
-        let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let selection = Selection::over_all_planes(served, everywhere, namespace, options)?;
         let range = KeyRange::AllPlanes(served.storage.clone());
         let phase = match self.first_phase(options).await? {
             Begin::State => {
                 let listing = self
-                    .list_all_planes(permit, served, namespace, &newest(options))
+                    .list_all_planes(permit, served, everywhere, namespace, &newest(options))
                     .await?;
                 Phase::Initial(Box::new(listing))
             }
             Begin::After(revision) => Phase::Open(revision),
         };
-        self.start(
-            served,
-            None,
-            range,
-            selection.over_all_planes(namespace),
-            phase,
-            options,
-        )
-        .await
+        let mut watch = self.start(served, None, range, selection, phase, options).await?;
+        watch.everywhere = everywhere.cloned();
+        // Only the platform can end what is over all planes: what a tenant defines anew is shown anew, from then on.
+        if let Some(definition) = everywhere.and_then(|everywhere| everywhere.platform()) {
+            let changes = self.definition_changes(definition).await?;
+            watch.definition = Some((definition.clone(), changes));
+        }
+        Ok(watch)
     }
 
     /// What happens to a definition from the state on that it was read in.
@@ -205,6 +208,7 @@ impl Registry {
             served: served.clone(),
             plane,
             definition: None,
+            everywhere: None,
             range,
             selection,
             phase,
@@ -461,6 +465,15 @@ impl WatchStart {
             }
             Change::Delete => None,
         };
+        if let Some(everywhere) = self.everywhere.clone() {
+            let registry = self.registry.clone();
+            self.converting = Some(Box::pin(async move {
+                let shown = everywhere.show_change(&registry, &event.key, before, after).await?;
+                let (before, after) = shown;
+                Ok(Turned { event, before, after })
+            }));
+            return Ok(None);
+        }
         let stale = |stored: &Option<Stored>| stored.as_ref().is_some_and(|stored| is_stale(&self.served, stored));
         if stale(&before) || stale(&after) {
             self.converting = Some(self.turn(event, before, after));
@@ -477,7 +490,7 @@ impl WatchStart {
         let only_after = self.selection.is_everything() && after.is_some();
         Box::pin(async move {
             let Some(plane) = plane else {
-                return Err(ApiError::internal("no webhook converts objects of all planes"));
+                return Err(ApiError::internal("built-in objects need no conversion"));
             };
             let present =
                 |stored: Stored| registry.present_event(&plane, &served, definition.as_ref(), &event.key, stored);

@@ -527,7 +527,7 @@ impl Registry {
         compares.extend(side.compares);
         let key = key_of(&write).cloned();
         let along: Vec<Key> = side.writes.iter().filter_map(key_of).cloned().collect();
-        let index = index(entry, &write)?;
+        let index = index(&target.served, entry, &write)?;
         let mut writes = vec![write];
         writes.extend(index);
         if target.served.is_definitions() {
@@ -599,8 +599,8 @@ fn clean_applied(served: &Served, object: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What a write changes in the index of owners.
-fn index(entry: &Entry, write: &Write) -> Result<Vec<Write>, ApiError> {
+/// What a write changes in the index of owners, and in that of served resources.
+fn index(served: &Served, entry: &Entry, write: &Write) -> Result<Vec<Write>, ApiError> {
     // What the base layer holds is not in the plane's index.
     let before = entry.stored.as_ref().filter(|_| !entry.from_base);
     let (after, ttl) = match write {
@@ -615,7 +615,15 @@ fn index(entry: &Entry, write: &Write) -> Result<Vec<Write>, ApiError> {
     };
     let json = |stored: &Stored| stored.json().clone();
     let (before, after) = (before.map(json), after.as_ref().map(json));
-    owner::index_writes(&entry.key, before.as_deref(), after.as_deref(), ttl)
+    let mut writes = owner::index_writes(&entry.key, before.as_deref(), after.as_deref(), ttl)?;
+    if served.is_definitions() {
+        writes.extend(crate::custom::index::writes(
+            &entry.key,
+            before.as_deref(),
+            after.as_deref(),
+        )?);
+    }
+    Ok(writes)
 }
 
 /// The key that a write is about.

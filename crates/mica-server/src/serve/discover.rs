@@ -13,7 +13,6 @@ use crate::error::ApiError;
 use crate::health::Endpoint;
 use crate::http::Body;
 use crate::negotiate::{self, Discovery, Output};
-use crate::openapi::NoDefinitions;
 use crate::plane::Plane;
 use crate::request::{Address, Path};
 use crate::version;
@@ -23,18 +22,16 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         return other(call).await;
     }
     let plane = match call.located.address {
-        // The all-planes address serves what planes serve.
         Address::AllPlanes => None,
         _ => Some(call.server.plane(&call.located.address).await?),
     };
+    let definitions = &call.server.definitions;
     let customs = match &plane {
-        Some(plane) => Some(call.server.definitions.of(plane).await?),
-        None => None,
+        Some(plane) => definitions.of(plane).await?,
+        // What planes have in common, and no tenant's kinds: one could take another's names.
+        None => definitions.platform(call.server.directory.plane_scheme()).await?,
     };
-    let documents = match &customs {
-        Some(customs) => customs.set().documents(),
-        None => &call.server.plane_documents,
-    };
+    let documents = customs.set().documents();
     let known = |document: Option<&Value>| document.cloned().ok_or(());
     let document = match path {
         Path::Index => Ok(documents.index.clone()),
@@ -166,14 +163,16 @@ const OPENAPI_ATTEMPTS: usize = 5;
 
 async fn openapi(call: &Call<'_>, rest: &[&str]) -> Result<Response<Body>, ApiError> {
     let openapi = &call.server.openapi;
-    let Some(plane) = plane(call).await? else {
-        return openapi.answer(call, None, &NoDefinitions, rest).await;
-    };
+    let plane = plane(call).await?;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let definitions = Loaded::new(&call.server.definitions, &plane).await?;
-        match openapi.answer(call, Some(&plane), &definitions, rest).await {
+        let definitions = &call.server.definitions;
+        let definitions = match &plane {
+            Some(plane) => Loaded::new(definitions, plane).await?,
+            None => Loaded::platform(definitions, call.server.directory.plane_scheme()).await?,
+        };
+        match openapi.answer(call, plane.as_deref(), &definitions, rest).await {
             Err(_) if definitions.is_stale() && attempts < OPENAPI_ATTEMPTS => {}
             answer => return answer,
         }

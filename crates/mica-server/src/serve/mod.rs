@@ -13,13 +13,13 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
+use mica_api::PlaneId;
 use mica_machinery::facts::facts;
 use mica_store::Store;
 
 use crate::authn::{self, Authenticator};
 use crate::authz::{self, User};
 use crate::custom::Definitions;
-use crate::discovery::Documents;
 use crate::egress::Egress;
 use crate::encode;
 use crate::error::ApiError;
@@ -47,8 +47,6 @@ pub struct Server {
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
     pub definitions: Arc<Definitions>,
-    /// What discovery says of the built-in kinds of planes: all that the all-planes address has in common.
-    pub plane_documents: Documents,
     pub openapi: OpenApi,
     /// The way out, for whatever calls webhooks.
     pub egress: Egress,
@@ -265,7 +263,9 @@ impl Server {
 
     /// Forgets what is believed of the plane that an address names: a write found it stale.
     async fn forget(&self, address: &Address) {
-        if let Ok(plane) = self.plane(address).await {
+        if *address == Address::AllPlanes {
+            self.definitions.forget(PlaneId::ROOT);
+        } else if let Ok(plane) = self.plane(address).await {
             self.definitions.forget(plane.id);
         }
         match address {

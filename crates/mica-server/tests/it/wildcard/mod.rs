@@ -1,5 +1,7 @@
 //! The all-planes address: one list and one watch of a resource over every plane but root.
 
+mod custom;
+
 use http::StatusCode;
 use mica_server::pki::Identity;
 use serde_json::{Value, json};
