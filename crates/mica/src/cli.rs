@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
@@ -11,6 +11,23 @@ use clap_complete::Shell;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Reads the command line and the environment, or says what is wrong with them and exits.
+pub fn parse() -> Cli {
+    let matches = without_empty(Cli::command()).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// A variable that is set to nothing is not set: `MICA_STORE= mica up` is how a shell takes a setting back.
+fn without_empty(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+            true => arg.env(None),
+            false => arg,
+        })
+        .mut_subcommands(without_empty)
 }
 
 #[derive(Subcommand, Debug)]

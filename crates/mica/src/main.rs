@@ -12,7 +12,7 @@ mod up;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 
 use cli::{Cli, Command};
 
@@ -20,7 +20,7 @@ use cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::parse();
     let done = match cli.command {
         Command::Up(arguments) => up::run(arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::What;
 use crate::error::ApiError;
+use crate::negotiate::MetaVersion;
 use crate::stored::Stored;
 use crate::wildcard::{PLANE_ANNOTATION, PLANE_ID_ANNOTATION};
 
@@ -21,23 +22,22 @@ pub enum Form {
     /// Ours, as discovery has it: what generic clients can find the resource of.
     Served,
     /// `meta.k8s.io`, which metadata clients ask for.
-    Meta,
+    Meta(MetaVersion),
 }
 
 impl Form {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Served => "mica.dev/v1alpha1",
-            Self::Meta => "meta.k8s.io/v1",
+            Self::Meta(version) => version.api_version(),
         }
     }
 
     /// The beginning of an object: everything up to its metadata.
-    fn head(self) -> &'static [u8] {
-        match self {
-            Self::Served => br#"{"kind":"PartialObjectMetadata","apiVersion":"mica.dev/v1alpha1","metadata":"#,
-            Self::Meta => br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#,
-        }
+    fn head(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":""#);
+        out.extend_from_slice(self.api_version().as_bytes());
+        out.extend_from_slice(br#"","metadata":"#);
     }
 }
 
@@ -90,7 +90,7 @@ pub fn partial(form: Form, stored: &Stored, origin: &Origin<'_>, out: &mut Vec<u
         Ok(())
     };
     let version = format!(",\"resourceVersion\":\"{}\"", stored.revision);
-    out.extend_from_slice(form.head());
+    form.head(out);
     match annotations {
         None => {
             out.extend_from_slice(&json[metadata.start..hole]);
@@ -207,14 +207,16 @@ mod tests {
             kind,
         };
         let mut out = Vec::new();
-        partial(Form::Meta, &stored, &origin, &mut out).unwrap();
+        let form = Form::Meta(MetaVersion::V1);
+        partial(form, &stored, &origin, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["metadata"]["annotations"]["mica.dev/plane"], "p1", "{text}");
         assert_eq!(value["metadata"]["resourceVersion"], "12");
         let ours = r#""mica.dev/plane":"p1","mica.dev/plane-id":"0123456789ab","mica.dev/api-version":"v1","mica.dev/kind":"ConfigMap","mica.dev/resource":"configmaps""#;
-        let head = std::str::from_utf8(Form::Meta.head()).unwrap();
-        text.strip_prefix(head)
+        let mut head = Vec::new();
+        form.head(&mut head);
+        text.strip_prefix(std::str::from_utf8(&head).unwrap())
             .unwrap()
             .replace(ours, "OURS")
             .replace(r#","resourceVersion":"12""#, ",RV")

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use mica_store::{Key, Revision};
 use serde::{Deserialize, Serialize};
 
-use super::cut::Form;
+use super::table::{Columns, list_metadata};
 use super::walk::{Found, Walk};
 use super::{Asked, Describer};
 use crate::error::ApiError;
@@ -67,7 +67,7 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
     };
     let mut walk = Walk::new(store, &asked, at, after.clone());
     let revision = walk.revision().await?;
-    let describer = Describer::new(call);
+    let describer = Describer::new(call, asked.scope)?;
     let listing = Listing {
         walk,
         asked,
@@ -101,17 +101,14 @@ pub(super) async fn list(call: &Call<'_>, plane: Option<&Plane>) -> Result<Respo
 }
 
 /// The beginning of a list: everything up to its first item. An empty token is none.
-fn head(form: Form, revision: Revision, token: &str) -> Vec<u8> {
-    let api_version = form.api_version();
-    let token = if token.is_empty() {
-        String::new()
-    } else {
-        format!(r#","continue":"{token}""#)
-    };
-    format!(
-        r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{token}}},"items":["#
-    )
-    .into_bytes()
+fn head(describer: &Describer, revision: Revision, token: &str) -> Vec<u8> {
+    let metadata = list_metadata(revision, token);
+    if let Some(table) = &describer.table {
+        return table.head(&metadata, Columns::Defined);
+    }
+    let api_version = describer.form.api_version();
+    format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
+        .into_bytes()
 }
 
 struct Listing {
@@ -160,7 +157,7 @@ impl Listing {
             .encode(),
             _ => String::new(),
         };
-        let mut whole = head(self.describer.form, revision, &token);
+        let mut whole = head(&self.describer, revision, &token);
         whole.extend_from_slice(&self.out);
         whole.extend_from_slice(b"]}\n");
         Ok(Body::full(whole))
@@ -169,7 +166,7 @@ impl Listing {
     /// Everything, sent while it is read. The first chunk is made before the response begins, so that what fails at once is
     /// still answered with a Status.
     async fn streamed(mut self, revision: Revision) -> Result<Body, ApiError> {
-        self.out = head(self.describer.form, revision, "");
+        self.out = head(&self.describer, revision, "");
         let first = self.chunk().await?;
         if self.finished {
             return Ok(Body::full(first));

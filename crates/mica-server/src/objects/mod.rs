@@ -8,6 +8,7 @@
 mod cut;
 mod filter;
 mod list;
+mod table;
 mod walk;
 mod watch;
 
@@ -21,17 +22,18 @@ use mica_store::{Key, KeyRange};
 
 use crate::error::ApiError;
 use crate::http::Body;
-use crate::negotiate::Refusal;
+use crate::negotiate::{self, Conversion, Encodings, Refusal, Route, Target};
 use crate::options::ListOptions;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, VERSION};
 use crate::request::Verb;
 use crate::scheme::Served;
-use crate::serve::Call;
+use crate::serve::{Call, resource};
 use crate::stored::Stored;
 use cut::Form;
 use filter::Filter;
+use table::Table;
 
 pub use cut::{API_VERSION_ANNOTATION, KIND_ANNOTATION, RESOURCE_ANNOTATION};
 
@@ -73,7 +75,6 @@ pub(crate) fn is_objects(served: &Served) -> bool {
 
 /// Answers a list or watch of one plane's objects, or of all planes'. Who may is decided before.
 pub(crate) async fn answer(call: &mut Call<'_>, plane: Option<&Plane>, verb: Verb) -> Result<Response<Body>, ApiError> {
-    only_json(call.header(&ACCEPT))?;
     match verb {
         Verb::List => list::list(call, plane).await,
         Verb::Watch => watch::watch(call, plane).await,
@@ -81,13 +82,33 @@ pub(crate) async fn answer(call: &mut Call<'_>, plane: Option<&Plane>, verb: Ver
     }
 }
 
-/// Tables that a client asks for beside JSON are passed over: clients must do without.
-fn only_json(accept: &str) -> Result<(), ApiError> {
-    let json = ["application/json", "application/*", "*/*"];
-    if accept.is_empty() || json.iter().any(|json| accept.contains(json)) {
-        return Ok(());
+/// The shape that a client wants objects in. Formats other than JSON are passed over: clients must do without.
+fn shape(call: &Call<'_>, scope: Scope) -> Result<(Form, Option<Table>), ApiError> {
+    let accept = call.header(&ACCEPT);
+    let is_json = |clause: &&str| {
+        let media_type = clause.split(';').next().unwrap_or_default().trim();
+        ["application/json", "application/*", "*/*"].contains(&media_type)
+    };
+    let json: Vec<&str> = accept.split(',').filter(is_json).collect();
+    if json.is_empty() && !accept.is_empty() {
+        return Err(Refusal::NotAcceptable("application/json".to_owned()).into());
     }
-    Err(Refusal::NotAcceptable("application/json".to_owned()).into())
+    let asked = negotiate::Asked {
+        accept: &json.join(","),
+        ..call.asked()
+    };
+    let output = negotiate::output(asked, Route::None, Encodings::NoProtobuf)?;
+    Ok(match output.conversion {
+        None => (Form::Served, None),
+        Some(Conversion {
+            target: Target::Table,
+            version,
+        }) => {
+            let include = resource::include(call, output)?;
+            (Form::Meta(version), Some(Table::new(version, include, scope)))
+        }
+        Some(Conversion { version, .. }) => (Form::Meta(version), None),
+    })
 }
 
 /// Whose objects an answer is about.
@@ -131,6 +152,7 @@ impl Asked {
 /// Finds out what the object at a key is, and writes its metadata.
 struct Describer {
     form: Form,
+    table: Option<Table>,
     directory: Arc<Directory>,
     /// What was found last: keys come in the order of their resources.
     last: Option<What>,
@@ -182,13 +204,14 @@ impl What {
 }
 
 impl Describer {
-    fn new(call: &Call<'_>) -> Self {
-        let converted = call.header(&ACCEPT).contains("as=PartialObjectMetadata");
-        Self {
-            form: if converted { Form::Meta } else { Form::Served },
+    fn new(call: &Call<'_>, scope: Scope) -> Result<Self, ApiError> {
+        let (form, table) = shape(call, scope)?;
+        Ok(Self {
+            form,
+            table,
             directory: call.server.directory.clone(),
             last: None,
-        }
+        })
     }
 
     /// What the object at a key is; `None` if nobody can tell.
@@ -213,7 +236,7 @@ impl Describer {
         }
     }
 
-    /// Appends the object's metadata. The plane's name is left out if the plane is gone.
+    /// Appends the object's metadata, or its row. The plane's name is left out if the plane is gone.
     async fn write(&self, key: &Key, kind: &What, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let name = self.directory.name_of(key.plane()).await?;
         let origin = cut::Origin {
@@ -221,6 +244,13 @@ impl Describer {
             id: key.plane(),
             kind,
         };
-        cut::partial(self.form, stored, &origin, out)
+        self.item(key, &origin, stored, out)
+    }
+
+    fn item(&self, key: &Key, origin: &cut::Origin<'_>, stored: &Stored, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        match &self.table {
+            None => cut::partial(self.form, stored, origin, out),
+            Some(table) => table.row(key, origin, stored, out),
+        }
     }
 }

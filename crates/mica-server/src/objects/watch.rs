@@ -15,6 +15,7 @@ use mica_store::{Change, Event, ReadError, Record, Revision, Signal, Store, Watc
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::table::{Columns, list_metadata};
 use super::walk::{Found, Walk};
 use super::{Asked, Describer, Scope, cut};
 use crate::error::ApiError;
@@ -55,10 +56,12 @@ pub(super) async fn watch(call: &mut Call<'_>, plane: Option<&Plane>) -> Result<
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => WATCH_TIMEOUT.mul_f64(1.0 + rand::random::<f64>()),
     };
+    let describer = Describer::new(call, asked.scope)?;
     let mut watching = Watching {
         store,
         asked,
-        describer: Describer::new(call),
+        describer,
+        columns: Columns::Defined,
         phase,
         told: Revision(0),
         bookmarks: options.allow_bookmarks,
@@ -92,6 +95,8 @@ struct Watching {
     store: Arc<dyn Store>,
     asked: Asked,
     describer: Describer,
+    /// Whether the next table says which columns it has: the first one does.
+    columns: Columns,
     phase: Phase,
     /// The newest revision told, so that bookmarks are only sent when they say something new.
     told: Revision,
@@ -147,7 +152,7 @@ impl Watching {
                     if let Some(kind) = self.describer.kind(&key, &stored)
                         && self.asked.filter.matches(&key, &kind, &stored)?
                     {
-                        let mut out = frame_head("ADDED");
+                        let mut out = self.frame("ADDED", stored.revision);
                         self.describer.write(&key, &kind, &stored, &mut out).await?;
                         self.push(out);
                     }
@@ -252,7 +257,7 @@ impl Watching {
             (false, false) => return Ok(()),
         };
         let Some(stored) = stored else { return Ok(()) };
-        let mut out = frame_head(event_type);
+        let mut out = self.frame(event_type, event.revision);
         self.describer.write(&event.key, &kind, &stored, &mut out).await?;
         self.told = event.revision;
         self.push(out);
@@ -281,24 +286,33 @@ impl Watching {
         else {
             return Ok(());
         };
-        let mut out = frame_head("DELETED");
+        let mut out = self.frame("DELETED", event.revision);
         let origin = cut::Origin {
             plane: event.key.name(),
             id,
             kind: &kind,
         };
-        cut::partial(
-            self.describer.form,
-            &stored.clone().at(event.revision),
-            &origin,
-            &mut out,
-        )?;
+        let stored = stored.at(event.revision);
+        self.describer.item(&event.key, &origin, &stored, &mut out)?;
         self.told = event.revision;
         self.push(out);
         Ok(())
     }
 
+    /// The beginning of a frame: everything up to the object, or to its row.
+    fn frame(&mut self, event_type: &str, revision: Revision) -> Vec<u8> {
+        let mut frame = format!(r#"{{"type":"{event_type}","object":"#).into_bytes();
+        if let Some(table) = &self.describer.table {
+            let columns = std::mem::replace(&mut self.columns, Columns::Omitted);
+            frame.extend(table.head(&list_metadata(revision, ""), columns));
+        }
+        frame
+    }
+
     fn push(&mut self, mut frame: Vec<u8>) {
+        if self.describer.table.is_some() {
+            frame.extend_from_slice(b"]}");
+        }
         frame.extend_from_slice(b"}\n");
         self.ready.push_back(frame.into());
     }
@@ -323,11 +337,11 @@ impl Watching {
         }
         let api_version = self.describer.form.api_version();
         let object = json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata});
-        self.ready
-            .push_back(format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into());
+        let mut frame = self.frame("BOOKMARK", revision);
+        match &self.describer.table {
+            Some(table) => table.bookmark(&object, &mut frame),
+            None => frame.extend_from_slice(object.to_string().as_bytes()),
+        }
+        self.push(frame);
     }
-}
-
-fn frame_head(event_type: &str) -> Vec<u8> {
-    format!(r#"{{"type":"{event_type}","object":"#).into_bytes()
 }

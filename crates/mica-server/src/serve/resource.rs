@@ -256,8 +256,9 @@ fn encodings(served: &Served) -> Encodings {
     }
 }
 
-fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Result<Media, ApiError> {
-    let include = match call.query.text("includeObject") {
+/// How much of each object a table carries. What does not ask for a table may say anything.
+pub fn include(call: &Call<'_>, output: negotiate::Output) -> Result<Include, ApiError> {
+    Ok(match call.query.text("includeObject") {
         "" | "Metadata" => Include::Metadata,
         "None" => Include::None,
         "Object" => Include::Object,
@@ -273,8 +274,14 @@ fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Resu
             }
             Include::Metadata
         }
+    })
+}
+
+fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Result<Media, ApiError> {
+    let media = Media {
+        output,
+        include: include(call, output)?,
     };
-    let media = Media { output, include };
     if media.is_table() && served.columns().is_empty() {
         return Err(ApiError::new(
             StatusCode::NOT_ACCEPTABLE,

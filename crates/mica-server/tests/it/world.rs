@@ -302,7 +302,11 @@ impl Api {
     }
 
     pub async fn watch(&self, path: &str) -> Watcher {
-        let answer = self.send(Method::GET, path, &[], Bytes::new()).await;
+        self.watch_with(path, &[]).await
+    }
+
+    pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> Watcher {
+        let answer = self.send(Method::GET, path, headers, Bytes::new()).await;
         let status = answer.status();
         let mut body = answer.into_body();
         if status != StatusCode::OK {

@@ -185,12 +185,13 @@ impl Kubeconfig {
 }
 
 fn default_path() -> anyhow::Result<PathBuf> {
-    let home = std::env::var_os("MICA_DATA_DIR").map_or_else(|| PathBuf::from("./.mica"), PathBuf::from);
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let home = set("MICA_DATA_DIR").map_or_else(|| PathBuf::from("./.mica"), PathBuf::from);
     let ours = home.join("admin.kubeconfig");
     if ours.exists() {
         return Ok(ours);
     }
-    match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
+    match set("KUBECONFIG") {
         Some(path) => Ok(path.into()),
         None => bail!(
             "no kubeconfig: {} is not there, and neither --kubeconfig nor $KUBECONFIG is given",

@@ -196,6 +196,35 @@ fn variables_and_the_file_are_settings_too() {
 }
 
 #[test]
+fn variables_that_are_set_to_nothing_are_not_set() {
+    let home = home();
+    let pages = [
+        &["up", "--help"][..],
+        &["plane", "list", "--help"],
+        &["store", "check", "--help"],
+    ];
+    let help: String = pages.map(|arguments| run(home.path(), arguments).1).concat();
+    let named = help.split("[env: ").skip(1);
+    let named: std::collections::BTreeSet<&str> = named.filter_map(|rest| rest.split(['=', ']']).next()).collect();
+    assert!(named.contains("MICA_KUBECONFIG") && named.len() > 10, "{named:?}");
+    let empty = |arguments: &[&str]| {
+        let mut command = super::process::mica(home.path());
+        command.args(arguments);
+        command.envs(named.iter().map(|name| (name, "")));
+        command
+    };
+    let server = Up::run(empty(&["up", "--listen", "127.0.0.1:0", "--log", "warn"]));
+    assert!(
+        server.ready.contains("--kubeconfig .mica/admin.kubeconfig")
+            || server.ready.contains("--kubeconfig ./.mica/admin.kubeconfig"),
+        "{}",
+        server.ready
+    );
+    let output = empty(&["plane", "list"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn the_log_tells_of_the_server_and_not_of_its_libraries_unless_asked() {
     let home = home();
     let stop = |server: Up| {

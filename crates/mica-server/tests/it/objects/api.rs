@@ -102,6 +102,10 @@ impl Api {
     pub async fn watch(&self, path: &str) -> Watcher {
         self.root.watch(path).await
     }
+
+    pub async fn watch_accepting(&self, accept: &str, path: &str) -> Watcher {
+        self.root.watch_with(path, &[("accept", accept)]).await
+    }
 }
 
 pub fn config_maps(plane: &str) -> String {

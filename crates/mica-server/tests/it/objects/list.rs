@@ -2,9 +2,10 @@
 
 use http::Method;
 use mica_store::Revision;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::api::{ALL, Api, config_map, shorts};
+use super::api::{ALL, Api, OBJECTS, config_map, shorts};
+use crate::world::text;
 
 #[tokio::test]
 async fn a_list_shows_what_planes_hold_themselves_and_where_it_is_from() {
@@ -229,4 +230,87 @@ async fn it_is_discovered_read_only_and_guarded() {
     ] {
         assert_eq!(api.accepting(accept, ALL).await.0, code, "{accept}");
     }
+}
+
+#[tokio::test]
+async fn people_get_a_table_that_says_where_each_object_is() {
+    let api = Api::start().await;
+    for plane in ["p1", "p2"] {
+        api.plane(plane).await;
+        api.config_map(plane, "a", &[]).await;
+    }
+    let roles = "/clusters/p2/control-plane/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    api.post(roles, json!({"metadata": {"name": "r"}})).await;
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+    let (_, all) = api.accepting(table, ALL).await;
+    assert_eq!(
+        (all["kind"].as_str(), all["apiVersion"].as_str()),
+        (Some("Table"), Some("meta.k8s.io/v1"))
+    );
+    let columns: Vec<&str> = all["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| text(c, "/name"))
+        .collect();
+    assert_eq!(
+        columns,
+        ["Plane", "Resource", "Namespace", "Name", "Age", "Kind", "API Version"]
+    );
+    let cells = |table: &Value, columns: std::ops::Range<usize>| -> Vec<String> {
+        let rows = table["rows"].as_array().unwrap().iter();
+        let joined = rows.map(|row| {
+            let cells: Vec<&str> = row["cells"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|cell| cell.as_str().unwrap())
+                .collect();
+            cells[columns.clone()].join(" ")
+        });
+        let mut rows: Vec<String> = joined.collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(
+        cells(&all, 0..4),
+        [
+            "p1 configmaps default a",
+            "p2 clusterroles.rbac.authorization.k8s.io  r",
+            "p2 configmaps default a"
+        ]
+    );
+    assert_eq!(
+        cells(&all, 5..7),
+        [
+            "ClusterRole rbac.authorization.k8s.io/v1",
+            "ConfigMap v1",
+            "ConfigMap v1"
+        ]
+    );
+    let row = &all["rows"][0]["object"];
+    assert_eq!(
+        (row["kind"].as_str(), row["apiVersion"].as_str()),
+        (Some("PartialObjectMetadata"), Some("meta.k8s.io/v1"))
+    );
+    assert!(row["metadata"]["annotations"]["mica.dev/plane"].is_string());
+    // In one plane nobody asks which.
+    let (_, one) = api
+        .accepting(
+            table,
+            &format!("/clusters/p1/control-plane{OBJECTS}?includeObject=None"),
+        )
+        .await;
+    assert_eq!(cells(&one, 0..3), ["configmaps default a"]);
+    assert_eq!(one["rows"][0]["object"], Value::Null);
+    let (code, _) = api.accepting(table, &format!("{ALL}?includeObject=Everything")).await;
+    assert_eq!(code, 400);
+    let (_, page) = api.accepting(table, &format!("{ALL}?limit=2")).await;
+    let token = text(&page, "/metadata/continue");
+    let (_, rest) = api.accepting(table, &format!("{ALL}?limit=2&continue={token}")).await;
+    assert_eq!((cells(&page, 0..1).len(), cells(&rest, 0..1).len()), (2, 1));
+    let (_, none) = api.accepting(table, &format!("{ALL}?labelSelector=no%3Dne")).await;
+    assert_eq!(none["rows"], json!([]));
+    let beta = "application/json;as=Table;v=v1beta1;g=meta.k8s.io";
+    assert_eq!(api.accepting(beta, ALL).await.1["apiVersion"], "meta.k8s.io/v1beta1");
 }

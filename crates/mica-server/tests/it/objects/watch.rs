@@ -4,6 +4,7 @@ use mica_store::Revision;
 use serde_json::json;
 
 use super::api::{ALL, Api, OBJECTS, config_map, next, references, short};
+use crate::world::text;
 
 fn version(value: &serde_json::Value) -> u64 {
     value["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
@@ -183,4 +184,42 @@ async fn a_watch_ends_when_its_time_is_over() {
     let api = Api::start().await;
     let mut watch = api.watch(&format!("{ALL}?watch=1&timeoutSeconds=1")).await;
     assert!(watch.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_watch_of_tables_has_columns_once() {
+    let api = Api::start().await;
+    api.plane("p1").await;
+    api.config_map("p1", "a", &[]).await;
+    let query = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut watch = api.watch_accepting(accept, &format!("{ALL}?{query}")).await;
+    let event = watch.next().await.unwrap();
+    let table = &event["object"];
+    assert_eq!((text(&event, "/type"), text(table, "/kind")), ("ADDED", "Table"));
+    assert_eq!(table["columnDefinitions"].as_array().unwrap().len(), 7);
+    assert_eq!(table["rows"][0]["cells"][3], "a");
+    let end = watch.next().await.unwrap();
+    let marked = "/object/rows/0/object/metadata/annotations/k8s.io~1initial-events-end";
+    assert_eq!((text(&end, "/type"), text(&end, marked)), ("BOOKMARK", "true"));
+    api.config_map("p1", "b", &[]).await;
+    let event = loop {
+        let event = watch.next().await.unwrap();
+        if event["type"] != "BOOKMARK" {
+            break event;
+        }
+    };
+    assert_eq!(event["object"]["columnDefinitions"], serde_json::Value::Null);
+    assert_eq!(event["object"]["rows"][0]["cells"][3], "b");
+    api.drop_plane("p1").await;
+    loop {
+        let event = watch.next().await.unwrap();
+        if event["object"]["rows"][0]["cells"][1] == "planes.mica.dev" {
+            assert_eq!(
+                (text(&event, "/type"), &event["object"]["rows"][0]["cells"][0]),
+                ("DELETED", &"p1".into())
+            );
+            break;
+        }
+    }
 }
