@@ -16,6 +16,7 @@ pub mod openapi;
 pub mod patch;
 pub mod protobuf;
 pub mod quantity;
+pub mod rbac;
 pub mod schema;
 pub mod select;
 pub mod strategic;

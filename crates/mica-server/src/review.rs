@@ -1,11 +1,12 @@
 //! Kinds that are questions: created, answered and not kept.
 
 use http::{Response, StatusCode};
-use mica_machinery::kind::{User as KindUser, WriteContext};
+use mica_machinery::kind::WriteContext;
+use mica_machinery::rbac::Rule;
 use mica_machinery::{managed, meta, object};
 use serde_json::{Value, json};
 
-use crate::authz::{Grant, User};
+use crate::authz::{Action, Asked, Grant, Realm, User};
 use crate::encode::Encoder;
 use crate::error::ApiError;
 use crate::http::Body;
@@ -43,12 +44,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         subresource: "",
         group: served.group(),
         version: served.version(),
-        user: KindUser {
-            name: &grant.user.name,
-            uid: &grant.user.uid,
-            groups: &grant.user.groups,
-            extra: &grant.user.extra,
-        },
+        user: grant.user.as_kind(),
     };
     served.strategy().default(&mut review);
     let errors = served.strategy().validate(&context, &review);
@@ -66,17 +62,15 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
             mica_machinery::time::now_text(context.now),
         );
     }
-    let write = managed::Write {
-        manager: &resource::manager(call, &options.field_manager),
-        api_version: &served.api_version,
-        subresource: "",
-        time: context.now,
-        schema: served.merge_type(),
-        reset: &managed::Set::of_fields(served.strategy().reset_fields("")),
-        versions: &managed::OneVersion,
-    };
-    managed::update(None, &mut review, read.managers, &write);
-    let status = decide(served.kind(), &review, &grant.user);
+    record_manager(
+        call,
+        grant,
+        &mut review,
+        read.managers,
+        &options.field_manager,
+        context.now,
+    );
+    let status = decide(call, grant, &review).await?;
     if served.kind() == "SelfSubjectRulesReview" {
         // Upstream answers with nothing of the question.
         review = json!({"kind": served.kind(), "apiVersion": served.api_version, "metadata": {}, "spec": {}});
@@ -88,39 +82,97 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     Ok(response)
 }
 
-/// The answer, by the one rule there is: administrators may do everything, others nothing.
-fn decide(kind: &str, review: &Value, user: &User) -> Value {
-    match kind {
+/// Records who asked in the question's managed fields.
+fn record_manager(
+    call: &Call<'_>,
+    grant: &Grant,
+    review: &mut Value,
+    managers: managed::Request,
+    named: &str,
+    now: jiff::Timestamp,
+) {
+    let served = &grant.target.served;
+    let write = managed::Write {
+        manager: &resource::manager(call, named),
+        api_version: &served.api_version,
+        subresource: "",
+        time: now,
+        schema: served.merge_type(),
+        reset: &managed::Set::of_fields(served.strategy().reset_fields("")),
+        versions: &managed::OneVersion,
+    };
+    managed::update(None, review, managers, &write);
+}
+
+/// The answer to a question of a plane.
+async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value, ApiError> {
+    let user = &*grant.user;
+    Ok(match grant.target.served.kind() {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
         "TokenReview" => json!({"user": {}, "error": "invalid bearer token"}),
-        "SelfSubjectAccessReview" => access(user),
+        "SelfSubjectAccessReview" => access(call, grant, user, review).await?,
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             let groups = object::list(review, &["spec", "groups"])
                 .iter()
                 .filter_map(Value::as_str);
+            // A question about an identity of this plane, wherever the asker is from.
+            let plane = &grant.target.plane;
             let asked = User {
+                realm: if plane.is_root() {
+                    Realm::Platform
+                } else {
+                    Realm::Plane(plane.id)
+                },
                 name: object::string(review, &["spec", "user"]).to_owned(),
                 groups: groups.map(ToOwned::to_owned).collect(),
                 ..User::default()
             };
-            access(&asked)
+            access(call, grant, &asked, review).await?
         }
-        "SelfSubjectRulesReview" => rules(user),
+        "SelfSubjectRulesReview" => rules(call, grant, review).await?,
         _ => json!({}),
-    }
+    })
 }
 
-fn access(user: &User) -> Value {
-    json!({"allowed": user.is_administrator()})
+async fn access(call: &Call<'_>, grant: &Grant, user: &User, review: &Value) -> Result<Value, ApiError> {
+    let resource = |field: &str| object::string(review, &["spec", "resourceAttributes", field]);
+    let path = |field: &str| object::string(review, &["spec", "nonResourceAttributes", field]);
+    let asked = match object::map(review, &["spec", "resourceAttributes"]) {
+        Some(_) => Asked::Resource(Action {
+            verb: resource("verb"),
+            group: resource("group"),
+            resource: resource("resource"),
+            subresource: resource("subresource"),
+            namespace: resource("namespace"),
+            name: resource("name"),
+        }),
+        None => Asked::Path {
+            verb: path("verb"),
+            path: path("path"),
+        },
+    };
+    let decision = call.server.authorizer.decide(user, &grant.target.plane, &asked).await?;
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    Ok(status)
 }
 
-fn rules(user: &User) -> Value {
-    if user.is_administrator() {
-        json!({"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}], "incomplete": false})
-    } else {
-        json!({"resourceRules": [], "nonResourceRules": [], "incomplete": false})
+async fn rules(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value, ApiError> {
+    let namespace = object::string(review, &["spec", "namespace"]);
+    let held = call
+        .server
+        .authorizer
+        .held(&grant.user, &grant.target.plane, namespace)
+        .await?;
+    let (resources, paths): (Vec<_>, Vec<_>) = held.rules.iter().map(Rule::shown).unzip();
+    let shown = |rules: Vec<Option<Value>>| rules.into_iter().flatten().collect::<Vec<_>>();
+    let mut status = json!({"resourceRules": shown(resources), "nonResourceRules": shown(paths), "incomplete": false});
+    if !held.errors.is_empty() {
+        status["evaluationError"] = held.errors.join(", ").into();
     }
+    Ok(status)
 }
 
 fn user_info(user: &User) -> Value {

@@ -8,7 +8,7 @@ use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::authn::Authenticator;
+use crate::authz::Authorizer;
 use crate::conversion::Converter;
 use crate::custom::Definitions;
 use crate::custom::work::Worker;
@@ -55,8 +55,14 @@ impl Server {
         let definitions = Arc::new(Definitions::new(store.clone()));
         let egress = Egress::new(options.egress);
         let converter = Converter::new(egress.clone(), &options.metrics);
-        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(converter))
-            .with_bookmarks_every(options.bookmark_interval);
+        let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
+        let registry = Registry::new(
+            store.clone(),
+            directory.clone(),
+            Arc::new(converter),
+            authorizer.clone(),
+        )
+        .with_bookmarks_every(options.bookmark_interval);
         let health = Health::default();
         let probed = store.clone();
         health.add("etcd", Asks::Always, move || {
@@ -72,7 +78,7 @@ impl Server {
             store,
             registry,
             directory,
-            authenticator: Authenticator,
+            authorizer,
             health,
             metrics: options.metrics,
             definitions,
@@ -103,6 +109,13 @@ impl Server {
             tokio::select! {
                 () = following.cancelled() => {}
                 () = definitions.follow() => {}
+            }
+        });
+        let (authorizer, following) = (self.authorizer.clone(), stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = following.cancelled() => {}
+                () = authorizer.follow() => {}
             }
         });
         let worker = Worker::new(

@@ -9,7 +9,6 @@ use mica_machinery::object;
 use mica_store::Key;
 use serde_json::Value;
 
-use crate::authz;
 use crate::conversion::not_ready;
 use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
@@ -40,7 +39,10 @@ pub const RESERVED_ANNOTATIONS: [&str; 5] = [
 pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     // Guarded in root: who may read every plane is the platform's to say.
-    let permit = authz::authorize(&call.user, verb, path, &call.query)?;
+    let authorizer = &call.server.authorizer;
+    let permit = authorizer
+        .authorize_everywhere(&call.user, verb, path, &call.query)
+        .await?;
     let (served, everywhere) = find(call, path).await?;
     if path.name.is_some() || path.subresource.is_some() || !served.has_verb(verb.as_str()) {
         return Err(ApiError::method_not_allowed());

@@ -28,7 +28,7 @@ pub use options::{
     FIELD_MANAGER_MAX, delete_options_errors, dry_run_errors, field_manager_errors, field_validation_errors,
     managed_fields_errors,
 };
-pub use owner::{Admission, dedup_owner_references};
+pub use owner::{Admission, dedup_owner_references, only_garbage_fields_differ};
 pub use prepare::{
     NamespaceMismatch, ensure_namespace, fill_system_fields, generate_name, keep_generation, keep_system_fields,
     name_from_prefix, next_generation, prepare_for_storage, wipe_system_fields,

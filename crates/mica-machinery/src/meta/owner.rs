@@ -123,3 +123,25 @@ pub fn dedup_owner_references(metadata: &mut Value, admission: Admission) -> Opt
         duplicates.join(", ")
     ))
 }
+
+/// Whether two states of an object differ in nothing but what the garbage collector changes: owners and finalizers.
+pub fn only_garbage_fields_differ(new: &Value, old: &Value) -> bool {
+    const IGNORED: [&str; 6] = [
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+        "selfLink",
+        "resourceVersion",
+        "generation",
+    ];
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            for field in IGNORED {
+                metadata.remove(field);
+            }
+        }
+        object
+    };
+    rest(new) == rest(old)
+}

@@ -158,7 +158,12 @@ mod tests {
             subresource: String::new().into(),
             definition: None,
         };
-        let registry = Registry::new(store.clone(), directory.clone(), Arc::new(crate::registry::NoWebhooks));
+        let registry = Registry::new(
+            store.clone(),
+            directory.clone(),
+            Arc::new(crate::registry::NoWebhooks),
+            Arc::new(crate::authz::Authorizer::new(store.clone(), directory.clone())),
+        );
         let options = ListOptions::read(&Query::parse(Some(query)), ListUse::List).unwrap();
         let mut listing = registry
             .list(&authz::system(Verb::List, target), &options)

@@ -54,6 +54,7 @@ impl Registry {
                     options,
                     manager,
                 };
+                grant.check_create()?;
                 match self.try_create(grant, create).await {
                     Err(error) if error.is_already_exists() => continue,
                     answer => return answer,

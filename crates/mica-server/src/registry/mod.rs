@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
 
-use crate::authz::{Grant, Target};
+use crate::authz::{Authorizer, Grant, Target};
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
 use crate::plane::{Own, Plane};
@@ -52,6 +52,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     side: Arc<dyn SideWrites>,
     convert: Arc<dyn Convert>,
+    authorizer: Arc<Authorizer>,
     events: convert::Events,
     bookmark_interval: Duration,
 }
@@ -83,11 +84,17 @@ impl Entry {
 }
 
 impl Registry {
-    pub fn new(store: Arc<dyn Store>, side: Arc<dyn SideWrites>, convert: Arc<dyn Convert>) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        side: Arc<dyn SideWrites>,
+        convert: Arc<dyn Convert>,
+        authorizer: Arc<Authorizer>,
+    ) -> Self {
         Self {
             store,
             side,
             convert,
+            authorizer,
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
         }

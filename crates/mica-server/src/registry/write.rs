@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mica_machinery::field;
-use mica_machinery::kind::{User as KindUser, WriteContext};
+use mica_machinery::kind::WriteContext;
 use mica_machinery::managed;
 use mica_machinery::meta::{self, Admission};
 use mica_machinery::object;
@@ -112,12 +112,7 @@ impl<'a> Step<'a> {
             subresource: &self.grant.target.subresource,
             group: served.group(),
             version: served.version(),
-            user: KindUser {
-                name: &user.name,
-                uid: &user.uid,
-                groups: &user.groups,
-                extra: &user.extra,
-            },
+            user: user.as_kind(),
         }
     }
 
@@ -229,6 +224,7 @@ impl Registry {
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
         self.admit(step.target(), &mut object).await?;
+        self.authorizer.check_escalation(grant, &object, None).await?;
         let context = step.context();
         // First, because kinds may build on the name and the uid.
         let metadata = metadata_mut(&mut object);
@@ -328,6 +324,7 @@ impl Registry {
                 if !strategy.creates_on_update() || !target.subresource.is_empty() {
                     return Err(ApiError::not_found(&step.served().name, target.object()));
                 }
+                grant.check_create()?;
                 let (object, options, manager) = (object.clone(), request.options.clone(), request.manager.clone());
                 match self
                     .try_create(
@@ -441,6 +438,7 @@ impl Registry {
         let metadata = metadata_mut(&mut new);
         meta::keep_system_fields(metadata, &old["metadata"]);
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
+        self.authorizer.check_escalation(step.grant, &new, Some(&old)).await?;
         let allotted = self.allot(target, &mut new, Some(&old), step.now).await?;
         let mut warnings = warnings.to_vec();
         let errors = update_errors(served, &context, &new, &old, &mut warnings);

@@ -17,8 +17,7 @@ use mica_api::PlaneId;
 use mica_machinery::facts::facts;
 use mica_store::Store;
 
-use crate::authn::{self, Authenticator};
-use crate::authz::{self, User};
+use crate::authz::{Authorizer, User};
 use crate::custom::Definitions;
 use crate::egress::Egress;
 use crate::encode;
@@ -43,7 +42,7 @@ pub struct Server {
     pub store: Arc<dyn Store>,
     pub registry: Registry,
     pub directory: Arc<Directory>,
-    pub authenticator: Authenticator,
+    pub authorizer: Arc<Authorizer>,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
     pub definitions: Arc<Definitions>,
@@ -115,9 +114,7 @@ async fn answer(
 ) -> Result<Response<Body>, ApiError> {
     let located = locate(server, context, parts).await?;
     let query = Query::parse(parts.uri.query());
-    let user = server
-        .authenticator
-        .authenticate(context, &parts.headers, authn::is_public(&located.segments))?;
+    let user = server.authenticate(context, &parts.headers, &located).await?;
     let path = request::parse(&located.segments);
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
@@ -163,10 +160,21 @@ async fn answer(
             if call.parts.uri.path().ends_with('/') && !inside.ends_with('/') {
                 inside.push('/');
             }
-            authz::authorize_path(&call.user, call.parts.method.as_str(), &call.located.segments, &inside)?;
+            authorize_path(&call, &inside).await?;
             Box::pin(discover::answer(&call, &path)).await
         }
     }
+}
+
+/// Decides about a request that is about no resource.
+async fn authorize_path(call: &Call<'_>, path: &str) -> Result<(), ApiError> {
+    let verb = call.parts.method.as_str().to_ascii_lowercase();
+    let authorizer = &call.server.authorizer;
+    if call.located.address == Address::AllPlanes {
+        return authorizer.authorize_path_everywhere(&call.user, &verb, path).await;
+    }
+    let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+    authorizer.authorize_path(&call.user, &plane, &verb, path).await
 }
 
 /// Whether the body is read while it arrives: a plane's snapshot has no limit.
@@ -258,6 +266,20 @@ impl Server {
             Address::AllPlanes => Err(ApiError::bad_request(
                 "this request is about one plane: name it instead of *",
             )),
+        }
+    }
+
+    /// The plane that an address names. Who could not enter it does not learn that there is none.
+    pub(crate) async fn plane_for(&self, user: &User, address: &Address) -> Result<Arc<Plane>, ApiError> {
+        match self.plane(address).await {
+            Err(error) if error.code() == StatusCode::NOT_FOUND => {
+                let name = match address {
+                    Address::Plane(name) | Address::Project(name) => name,
+                    _ => return Err(error),
+                };
+                Err(self.authorizer.hide_missing(user, name, error).await)
+            }
+            found => found,
         }
     }
 

@@ -7,7 +7,7 @@ use mica_machinery::field::{Error, Path};
 use mica_machinery::kind::autoscaling::scale;
 
 use super::{Call, object, stream};
-use crate::authz::{self, Target};
+use crate::authz::Target;
 use crate::custom::Definition;
 use crate::encode::{Include, Media};
 use crate::error::ApiError;
@@ -24,8 +24,11 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         return Box::pin(crate::wildcard::answer(call, path)).await;
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
-    let permit = authz::authorize(&call.user, verb, path, &call.query)?;
-    let plane = call.server.plane(&call.located.address).await?;
+    let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+    let authorizer = &call.server.authorizer;
+    let permit = authorizer
+        .authorize(&call.user, verb, &plane, path, &call.query)
+        .await?;
     let (served, definition) = find(call, &plane, path).await?;
     if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
         call.warnings.push(text.to_owned());

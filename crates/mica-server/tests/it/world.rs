@@ -111,6 +111,7 @@ impl World {
             sender: self.connect(sni, Some(&self.admin)).await,
             host: host.to_owned(),
             prefix: String::new(),
+            acting: None,
         }
     }
 
@@ -121,6 +122,7 @@ impl World {
             sender,
             host: "localhost".to_owned(),
             prefix: String::new(),
+            acting: None,
         }
     }
 
@@ -169,6 +171,7 @@ pub struct Api {
     sender: http2::SendRequest<Full<Bytes>>,
     host: String,
     prefix: String,
+    acting: Option<String>,
 }
 
 /// A whole answer.
@@ -222,6 +225,14 @@ impl Api {
         }
     }
 
+    /// The same client acting as a user.
+    pub fn acting(&self, user: &str) -> Self {
+        Self {
+            acting: Some(user.to_owned()),
+            ..self.clone()
+        }
+    }
+
     /// The same client over another connection: as somebody else.
     pub fn with(&self, sender: http2::SendRequest<Full<Bytes>>) -> Self {
         Self { sender, ..self.clone() }
@@ -242,6 +253,9 @@ impl Api {
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
+        }
+        if let Some(user) = &self.acting {
+            request = request.header("impersonate-user", user);
         }
         let mut sender = self.sender.clone();
         sender.ready().await.unwrap();

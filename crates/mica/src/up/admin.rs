@@ -9,7 +9,6 @@ use bytes::Bytes;
 use futures::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use mica_server::authz;
 use mica_server::error::ApiError;
 use mica_server::http::{Body, Context, Lasting, RequestBody, Service, status_response};
 use mica_server::serve::Server;
@@ -58,13 +57,7 @@ impl WithStore {
         request: &Request<RequestBody>,
         what: &str,
     ) -> Result<Response<Body>, ApiError> {
-        let path = request.uri().path();
-        let user = self
-            .server
-            .authenticator
-            .authenticate(context, request.headers(), false)?;
-        let segments: Vec<String> = path.trim_matches('/').split('/').map(str::to_owned).collect();
-        authz::authorize_path(&user, request.method().as_str(), &segments, path)?;
+        self.server.authorize_path_of_root(context, request).await?;
         if request.method() != Method::GET {
             return Err(ApiError::method_not_allowed());
         }

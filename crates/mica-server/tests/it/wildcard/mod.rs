@@ -268,8 +268,8 @@ async fn only_lists_and_watches_are_answered_and_only_for_administrators() {
         assert_eq!(refused.code(), 403, "{}", refused.json());
     }
     let nobody = world.as_user(None).await;
-    assert_eq!(nobody.at(ALL).get(EVERYWHERE).await.code(), 401);
-    assert_eq!(nobody.at_plane("a").get(MAPS).await.code(), 401);
-    assert_eq!(nobody.at_plane("none").get(MAPS).await.code(), 401);
-    assert_eq!(nobody.get(PLANES).await.code(), 401);
+    assert_eq!(nobody.at(ALL).get(EVERYWHERE).await.code(), 403);
+    assert_eq!(nobody.at_plane("a").get(MAPS).await.code(), 403);
+    assert_eq!(nobody.at_plane("none").get(MAPS).await.code(), 403);
+    assert_eq!(nobody.get(PLANES).await.code(), 403);
 }

@@ -1,0 +1,112 @@
+//! Who asks: what a connection and a request prove, in which realm, and whom they act as.
+
+mod impersonate;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use rustls_pki_types::UnixTime;
+use sha2::{Digest as _, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::authz::{Realm, User};
+use crate::error::ApiError;
+use crate::http::{Context, Protocol};
+use crate::request::{Address, Located};
+use crate::serve::Server;
+
+/// Which credential a user came with, in the extra of whoever came with a certificate.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+impl Server {
+    /// Whom a request counts as: who proved themselves, or whom they may act as.
+    pub(crate) async fn authenticate(
+        &self,
+        context: &Context,
+        headers: &HeaderMap,
+        located: &Located,
+    ) -> Result<Arc<User>, ApiError> {
+        let user = prove(context, headers)?;
+        match impersonate::asked(headers)? {
+            None => Ok(user),
+            Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
+        }
+    }
+
+    /// Decides about a request that something beside the API answers, by root's roles for its path.
+    pub async fn authorize_path_of_root<B>(
+        &self,
+        context: &Context,
+        request: &http::Request<B>,
+    ) -> Result<(), ApiError> {
+        let located = Located {
+            address: Address::Root,
+            segments: Vec::new(),
+            prefix: String::new(),
+        };
+        let user = self.authenticate(context, request.headers(), &located).await?;
+        let verb = request.method().as_str().to_ascii_lowercase();
+        let root = self.directory.root();
+        let authorizer = &self.authorizer;
+        authorizer
+            .authorize_path(&user, &root, &verb, request.uri().path())
+            .await
+    }
+
+    /// The user that another wants to act as. It is one of the plane that the request is for.
+    async fn impersonate(&self, user: &User, mut other: User, address: &Address) -> Result<Arc<User>, ApiError> {
+        let plane = match address {
+            Address::AllPlanes => self.directory.root(),
+            address => self.plane_for(user, address).await?,
+        };
+        if !user.administers(plane.id) {
+            for action in impersonate::actions(&other) {
+                self.authorizer.require(user, &plane, action).await?;
+            }
+        }
+        if !plane.is_root() {
+            other.realm = Realm::Plane(plane.id);
+        }
+        Ok(Arc::new(other))
+    }
+}
+
+/// The user that a connection or a request proves.
+fn prove(context: &Context, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
+    if context.peer.protocol() == Protocol::InProcess {
+        return Ok(Arc::new(User::system()));
+    }
+    let chain = context
+        .peer
+        .verified_chain(UnixTime::now())
+        .map_err(|error| ApiError::unauthorized().because(error))?;
+    match chain.and_then(|chain| chain.first()) {
+        Some(leaf) => context
+            .peer
+            .user(|| user_of(leaf))
+            .cloned()
+            .ok_or_else(ApiError::unauthorized),
+        // A token that nothing can check is a failed proof, not the absence of one.
+        None if headers.contains_key(http::header::AUTHORIZATION) => Err(ApiError::unauthorized()),
+        None => Ok(Arc::new(User::anonymous())),
+    }
+}
+
+/// The common name is the user, organizations are groups.
+fn user_of(leaf: &[u8]) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let mut groups: Vec<String> = subject
+        .iter_organization()
+        .filter_map(|group| group.as_str().ok().map(ToOwned::to_owned))
+        .collect();
+    groups.push("system:authenticated".to_owned());
+    let fingerprint: String = Sha256::digest(leaf).iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(User {
+        name,
+        groups,
+        extra: vec![(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")])],
+        ..User::default()
+    })
+}

@@ -1,0 +1,527 @@
+//! Who may do what. Makes the [`Grant`] without which nothing reaches the registry.
+//!
+//! Every identity belongs to a [`Realm`]. In its own plane it may do what that plane's roles and bindings say. Identities of
+//! the platform enter other planes by what root's say about `planes/content`; those of a plane are nobody elsewhere.
+
+pub mod escalation;
+mod policies;
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use mica_api::{GroupResource, PlaneId};
+use mica_machinery::field::quote;
+use mica_machinery::kind::User as KindUser;
+pub use mica_machinery::rbac::{Action, Asked, Decision};
+use mica_machinery::rbac::{Held, RoleRef, Rule};
+use mica_store::Store;
+
+use crate::custom::Definition;
+use crate::error::ApiError;
+use crate::plane::Plane;
+use crate::plane::directory::Directory;
+use crate::plane::kind::{GROUP, PLURAL};
+use crate::request::{Query, ResourcePath, Verb};
+use crate::scheme::Served;
+use policies::Policies;
+
+/// What root's roles are asked about, of the group and resource of planes.
+const CONTENT: &str = "content";
+/// The name that stands for all planes at once.
+const EVERY_PLANE: &str = "*";
+
+/// Where an identity was proven, and therefore counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Realm {
+    #[default]
+    Platform,
+    Plane(PlaneId),
+}
+
+/// Who asks, proven by authentication.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub realm: Realm,
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+pub const ANONYMOUS: &str = "system:anonymous";
+const MASTERS: &str = "system:masters";
+
+impl User {
+    pub fn anonymous() -> Self {
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec!["system:unauthenticated".to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// The server itself, for the loops that run inside it.
+    pub fn system() -> Self {
+        Self {
+            name: "system:apiserver".to_owned(),
+            groups: vec![MASTERS.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS
+    }
+
+    /// Whether the user may do everything in a plane.
+    pub fn administers(&self, plane: PlaneId) -> bool {
+        let counts = match self.realm {
+            Realm::Platform => true,
+            Realm::Plane(home) => home == plane,
+        };
+        counts && self.groups.iter().any(|group| group == MASTERS)
+    }
+
+    /// Whether the user may do everything everywhere.
+    fn administers_all(&self) -> bool {
+        self.realm == Realm::Platform && self.administers(PlaneId::ROOT)
+    }
+
+    /// The user as kinds and policies see it.
+    pub fn as_kind(&self) -> KindUser<'_> {
+        KindUser {
+            name: &self.name,
+            uid: &self.uid,
+            groups: &self.groups,
+            extra: &self.extra,
+        }
+    }
+}
+
+/// What a request is about: a resource of a plane, and perhaps one object and one of its subresources.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub plane: Arc<Plane>,
+    pub served: Arc<Served>,
+    /// The namespace asked for; `None` for cluster-scoped resources and for all namespaces.
+    pub namespace: Option<CompactString>,
+    pub name: Option<CompactString>,
+    /// Empty for the object itself.
+    pub subresource: CompactString,
+    /// What defines the resource, if it is a custom one.
+    pub definition: Option<Definition>,
+}
+
+impl Target {
+    pub fn object(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// Permission to do one thing to one target. Only this module makes one.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub target: Target,
+    pub verb: Verb,
+    pub user: Arc<User>,
+    /// Whether a change of what is not there may make it, or why not. Private, so that only this module makes a grant.
+    may_create: Result<(), String>,
+}
+
+impl Grant {
+    /// The same permission for another object of the same collection: what deletecollection does to each.
+    #[must_use]
+    pub fn for_object(&self, namespace: Option<&str>, name: &str) -> Self {
+        let mut grant = self.clone();
+        grant.target.namespace = namespace.map(CompactString::from);
+        grant.target.name = Some(name.into());
+        grant
+    }
+
+    /// Refuses a change that would create, if that is not allowed.
+    pub fn check_create(&self) -> Result<(), ApiError> {
+        let Err(reason) = &self.may_create else {
+            return Ok(());
+        };
+        let target = &self.target;
+        let action = Action {
+            verb: Verb::Create.as_str(),
+            group: target.served.group(),
+            resource: target.served.plural(),
+            subresource: &target.subresource,
+            namespace: target.namespace.as_deref().unwrap_or_default(),
+            name: target.object(),
+        };
+        Err(forbidden(&self.user, &action, reason))
+    }
+}
+
+/// A decision in favour of a request, before it is known whether what it asks for exists.
+pub struct Permit {
+    user: Arc<User>,
+    verb: Verb,
+    may_create: Result<(), String>,
+}
+
+impl Permit {
+    /// The grant for what the request turned out to be about.
+    pub fn grant(self, target: Target) -> Grant {
+        Grant {
+            target,
+            verb: self.verb,
+            user: self.user,
+            may_create: self.may_create,
+        }
+    }
+}
+
+/// Decides, by the roles and bindings of planes.
+pub struct Authorizer {
+    directory: Arc<Directory>,
+    policies: Policies,
+}
+
+impl Authorizer {
+    pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>) -> Self {
+        Self {
+            directory,
+            policies: Policies::new(store),
+        }
+    }
+
+    /// Keeps what is known of roles and bindings true. Ends when the store closes.
+    pub async fn follow(&self) {
+        self.policies.follow().await;
+    }
+
+    /// Whether a user may do something in a plane.
+    pub async fn decide(&self, user: &User, plane: &Plane, asked: &Asked<'_>) -> Result<Decision, ApiError> {
+        if user.administers(plane.id) {
+            return Ok(allowed());
+        }
+        match user.realm {
+            Realm::Plane(home) if home != plane.id => Ok(denied(String::new())),
+            Realm::Platform if !plane.is_root() => self.decide_guest(user, plane, asked).await,
+            _ => Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked)),
+        }
+    }
+
+    /// Whether a user may read all planes at once.
+    pub async fn decide_everywhere(&self, user: &User, asked: &Asked<'_>) -> Result<Decision, ApiError> {
+        if user.administers_all() {
+            return Ok(allowed());
+        }
+        if user.realm != Realm::Platform {
+            return Ok(denied(String::new()));
+        }
+        let root = self.directory.root();
+        for entry in self.entries(user, EVERY_PLANE).await? {
+            let allows = match entry.role {
+                None => true,
+                // No plane's own roles count here: tenants would be saying what is read of others.
+                Some(role) => self.role(&root, role).await?.iter().any(|rule| rule.allows(asked)),
+            };
+            if allows {
+                return Ok(entry.decision);
+            }
+        }
+        Ok(denied(cannot_enter(EVERY_PLANE)))
+    }
+
+    /// What a user has in a namespace of a plane, or in the whole plane where that is empty.
+    pub async fn held(&self, user: &User, plane: &Plane, namespace: &str) -> Result<Held, ApiError> {
+        let everything = || Held {
+            rules: vec![everything(), every_path()],
+            errors: Vec::new(),
+        };
+        if user.administers(plane.id) {
+            return Ok(everything());
+        }
+        let policy = self.policies.of(plane).await?;
+        match user.realm {
+            Realm::Plane(home) if home != plane.id => Ok(Held::default()),
+            Realm::Platform if !plane.is_root() => {
+                let mut rules = Vec::new();
+                for entry in self.entries(user, &plane.name).await? {
+                    match entry.role {
+                        None => return Ok(everything()),
+                        Some(role) => rules.extend(self.role(plane, role).await?),
+                    }
+                }
+                if rules.is_empty() {
+                    return Ok(Held::default());
+                }
+                let guest = guest(user);
+                let mut held = policy.held(&guest.as_kind(), namespace);
+                held.rules.extend(rules);
+                Ok(held)
+            }
+            _ => Ok(policy.held(&user.as_kind(), namespace)),
+        }
+    }
+
+    /// The rules of a role that a binding in a namespace of a plane names.
+    pub async fn rules_of(
+        &self,
+        plane: &Plane,
+        role: RoleRef<'_>,
+        namespace: &str,
+    ) -> Result<Result<Arc<[Rule]>, mica_machinery::rbac::Missing>, ApiError> {
+        Ok(self.policies.of(plane).await?.rules_of(role, namespace))
+    }
+
+    /// Refuses who may not do something in a plane.
+    pub async fn require(&self, user: &User, plane: &Plane, action: Action<'_>) -> Result<(), ApiError> {
+        let decision = self.decide(user, plane, &Asked::Resource(action)).await?;
+        if decision.allowed {
+            Ok(())
+        } else {
+            Err(forbidden(user, &action, &decision.reason))
+        }
+    }
+
+    /// A platform's identity in a plane that is not root: what root lets it do there, and what the plane itself does.
+    async fn decide_guest(&self, user: &User, plane: &Plane, asked: &Asked<'_>) -> Result<Decision, ApiError> {
+        if user.is_anonymous() {
+            // Nobody in particular is nobody's guest.
+            return Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked));
+        }
+        let entries = self.entries(user, &plane.name).await?;
+        if entries.is_empty() {
+            return Ok(denied(cannot_enter(&plane.name)));
+        }
+        for entry in entries {
+            let allows = match entry.role {
+                None => true,
+                Some(role) => self.role(plane, role).await?.iter().any(|rule| rule.allows(asked)),
+            };
+            if allows {
+                return Ok(entry.decision);
+            }
+        }
+        let guest = guest(user);
+        Ok(self.policies.of(plane).await?.decide(&guest.as_kind(), asked))
+    }
+
+    /// The ways in which root lets a user into a plane.
+    async fn entries(&self, user: &User, plane: &str) -> Result<Vec<Entry>, ApiError> {
+        let policy = self.policies.of(&self.directory.root()).await?;
+        let entry = |(verb, role)| {
+            let asked = Asked::Resource(Action {
+                verb,
+                group: GROUP,
+                resource: PLURAL,
+                subresource: CONTENT,
+                namespace: "",
+                name: plane,
+            });
+            let decision = policy.decide(&user.as_kind(), &asked);
+            decision.allowed.then_some(Entry { role, decision })
+        };
+        let ways = [("admin", None), ("edit", Some("edit")), ("view", Some("view"))];
+        Ok(ways.into_iter().filter_map(entry).collect())
+    }
+
+    async fn role(&self, plane: &Plane, name: &str) -> Result<Vec<Rule>, ApiError> {
+        let role = RoleRef {
+            kind: "ClusterRole",
+            name,
+        };
+        let found = self.rules_of(plane, role, "").await?;
+        Ok(found.map(|rules| rules.to_vec()).unwrap_or_default())
+    }
+
+    /// Decides about a request for a resource of a plane, whether that exists or not: strangers must not learn which.
+    pub async fn authorize(
+        &self,
+        user: &Arc<User>,
+        verb: Verb,
+        plane: &Plane,
+        path: &ResourcePath,
+        query: &Query,
+    ) -> Result<Permit, ApiError> {
+        let permit = |may_create| Permit {
+            user: user.clone(),
+            verb,
+            may_create,
+        };
+        if user.administers(plane.id) {
+            return Ok(permit(Ok(())));
+        }
+        let about = path.about(query).unwrap_or_default();
+        let action = action(verb, path, &about);
+        self.require(user, plane, action).await?;
+        let may_create = match verb {
+            Verb::Update | Verb::Patch => {
+                let creating = Action {
+                    verb: Verb::Create.as_str(),
+                    ..action
+                };
+                let decision = self.decide(user, plane, &Asked::Resource(creating)).await?;
+                if decision.allowed { Ok(()) } else { Err(decision.reason) }
+            }
+            _ => Ok(()),
+        };
+        Ok(permit(may_create))
+    }
+
+    /// The same for a read of all planes.
+    pub async fn authorize_everywhere(
+        &self,
+        user: &Arc<User>,
+        verb: Verb,
+        path: &ResourcePath,
+        query: &Query,
+    ) -> Result<Permit, ApiError> {
+        let about = path.about(query).unwrap_or_default();
+        let action = action(verb, path, &about);
+        let decision = self.decide_everywhere(user, &Asked::Resource(action)).await?;
+        if !decision.allowed {
+            return Err(forbidden(user, &action, &decision.reason));
+        }
+        Ok(Permit {
+            user: user.clone(),
+            verb,
+            may_create: Ok(()),
+        })
+    }
+
+    /// Decides about a request for a path that is no resource.
+    pub async fn authorize_path(&self, user: &User, plane: &Plane, verb: &str, path: &str) -> Result<(), ApiError> {
+        let decision = self.decide(user, plane, &Asked::Path { verb, path }).await?;
+        if decision.allowed {
+            return Ok(());
+        }
+        Err(forbidden_path(user, verb, path, &decision.reason))
+    }
+
+    /// The same at the address of all planes.
+    pub async fn authorize_path_everywhere(&self, user: &User, verb: &str, path: &str) -> Result<(), ApiError> {
+        let decision = self.decide_everywhere(user, &Asked::Path { verb, path }).await?;
+        if decision.allowed {
+            return Ok(());
+        }
+        Err(forbidden_path(user, verb, path, &decision.reason))
+    }
+
+    /// The answer to a request for a plane that does not exist: who could not enter it must not learn that.
+    pub async fn hide_missing(&self, user: &User, plane: &str, missing: ApiError) -> ApiError {
+        match self.entries(user, plane).await {
+            _ if user.administers_all() => missing,
+            Ok(entries) if !entries.is_empty() && user.realm == Realm::Platform => missing,
+            Ok(_) => {
+                let entering = Action {
+                    verb: "view",
+                    group: GROUP,
+                    resource: PLURAL,
+                    subresource: CONTENT,
+                    namespace: "",
+                    name: plane,
+                };
+                forbidden(user, &entering, "")
+            }
+            Err(error) => error,
+        }
+    }
+}
+
+/// One way into a plane.
+struct Entry {
+    /// The role that it gives there; none for everything.
+    role: Option<&'static str>,
+    decision: Decision,
+}
+
+/// A platform's user as a plane's own bindings may name it. What begins with `system:` would be taken for the plane's own.
+fn guest(user: &User) -> User {
+    let foreign = |name: &str| !name.starts_with("system:") || name == "system:authenticated";
+    User {
+        name: if foreign(&user.name) {
+            user.name.clone()
+        } else {
+            String::new()
+        },
+        groups: user.groups.iter().filter(|group| foreign(group)).cloned().collect(),
+        ..User::default()
+    }
+}
+
+fn action<'a>(verb: Verb, path: &'a ResourcePath, name: &'a str) -> Action<'a> {
+    let subresource = path.subresource.as_deref().unwrap_or_default();
+    Action {
+        verb: verb.as_str(),
+        group: &path.group,
+        resource: &path.resource,
+        // What follows is the subresource's own path.
+        subresource: subresource.split_once('/').map_or(subresource, |(first, _)| first),
+        namespace: path.namespace.as_deref().unwrap_or_default(),
+        name,
+    }
+}
+
+fn allowed() -> Decision {
+    Decision {
+        allowed: true,
+        reason: String::new(),
+    }
+}
+
+fn denied(reason: String) -> Decision {
+    Decision { allowed: false, reason }
+}
+
+fn cannot_enter(plane: &str) -> String {
+    format!(
+        "nothing in root lets this user into it: bind a role with verb admin, edit or view on {PLURAL}/{CONTENT} {} in API group {}",
+        quote(plane),
+        quote(GROUP)
+    )
+}
+
+fn everything() -> Rule {
+    let all = || -> Box<[Box<str>]> { Box::new(["*".into()]) };
+    Rule {
+        verbs: all(),
+        groups: all(),
+        resources: all(),
+        ..Rule::default()
+    }
+}
+
+fn every_path() -> Rule {
+    let all = || -> Box<[Box<str>]> { Box::new(["*".into()]) };
+    Rule {
+        verbs: all(),
+        urls: all(),
+        ..Rule::default()
+    }
+}
+
+/// 403 in upstream's words.
+fn forbidden(user: &User, action: &Action<'_>, reason: &str) -> ApiError {
+    let mut why = format!("User {} cannot {}", quote(&user.name), action.describe());
+    if !reason.is_empty() {
+        why.push_str(": ");
+        why.push_str(reason);
+    }
+    ApiError::forbidden(&GroupResource::new(action.group, action.resource), action.name, &why)
+}
+
+fn forbidden_path(user: &User, verb: &str, path: &str, reason: &str) -> ApiError {
+    let mut why = format!("User {} cannot {verb} path {}", quote(&user.name), quote(path));
+    if !reason.is_empty() {
+        why.push_str(": ");
+        why.push_str(reason);
+    }
+    ApiError::forbidden_path(&why)
+}
+
+/// Permission that the server gives its own loops.
+pub(crate) fn system(verb: Verb, target: Target) -> Grant {
+    Grant {
+        target,
+        verb,
+        user: Arc::new(User::system()),
+        may_create: Ok(()),
+    }
+}

@@ -1,0 +1,179 @@
+//! The roles and bindings of planes, compiled when a plane is used by somebody who is no administrator.
+//!
+//! What all planes are born with is compiled once for each base layer. A plane in use costs its own roles and bindings,
+//! in a bounded cache that one watch over all planes keeps true.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mica_api::GroupResource;
+use mica_machinery::kind::rbac::GROUP;
+use mica_machinery::rbac::{Layer, Place, Policy};
+use mica_store::{KeyRange, RangeQuery, Signal, Store, WatchError};
+use serde_json::Value;
+
+use crate::base::BaseLayer;
+use crate::error::ApiError;
+use crate::plane::cache::Followed;
+use crate::plane::{Own, Plane};
+use crate::stored::Stored;
+
+/// Planes whose policies are kept.
+const CACHED_PLANES: usize = 10_000;
+
+/// Objects read at once.
+const PAGE: usize = 500;
+
+/// How soon changes are followed again after the store failed.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
+
+/// What an object of one of the four resources is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Role,
+    Binding,
+}
+
+const RESOURCES: [(&str, Part); 4] = [
+    ("clusterroles", Part::Role),
+    ("roles", Part::Role),
+    ("clusterrolebindings", Part::Binding),
+    ("rolebindings", Part::Binding),
+];
+
+impl Part {
+    fn place(self, namespace: &str, name: &str) -> Place {
+        let (namespace, name) = (namespace.into(), name.into());
+        match self {
+            Self::Role => Place::Role { namespace, name },
+            Self::Binding => Place::Binding { namespace, name },
+        }
+    }
+
+    fn add(self, layer: &mut Layer, rest: &str, stored: &Stored) -> Result<(), ApiError> {
+        let value: Value = serde_json::from_slice(stored.json())
+            .map_err(|error| ApiError::internal("stored data is damaged").because(error))?;
+        let (namespace, name) = split(rest);
+        match self {
+            Self::Role => layer.add_role(namespace, name, &value),
+            Self::Binding => layer.add_binding(namespace, name, &value),
+        }
+        Ok(())
+    }
+}
+
+/// The namespace, empty for what is of the whole plane, and the name in the rest of a key.
+fn split(rest: &str) -> (&str, &str) {
+    rest.split_once('/').unwrap_or(("", rest))
+}
+
+/// The policies of all planes.
+pub struct Policies {
+    store: Arc<dyn Store>,
+    planes: Followed<Arc<Policy>>,
+    bases: papaya::HashMap<String, Arc<Layer>>,
+}
+
+impl Policies {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            planes: Followed::new(CACHED_PLANES),
+            bases: papaya::HashMap::new(),
+        }
+    }
+
+    pub async fn of(&self, plane: &Plane) -> Result<Arc<Policy>, ApiError> {
+        let loaded = self.planes.get(plane.id.as_str(), async {
+            Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
+        });
+        Ok(loaded.await?.expect("a load gives something"))
+    }
+
+    async fn load(&self, plane: &Plane) -> Result<Policy, ApiError> {
+        let (mut own, mut hidden) = (Layer::default(), HashSet::new());
+        for (plural, part) in RESOURCES {
+            let resource = GroupResource::new(GROUP, plural);
+            let (range, mut at, mut after) = (plane.keys.resource(&resource), None, None);
+            loop {
+                let query = RangeQuery {
+                    range: &range,
+                    at,
+                    after: after.as_ref(),
+                    limit: PAGE,
+                };
+                let page = self.store.range(query).await?;
+                for (key, record) in &page.records {
+                    if plane.base.contains(&resource, key.rest()) {
+                        let (namespace, name) = split(key.rest());
+                        hidden.insert(part.place(namespace, name));
+                    }
+                    if let Own::Object(stored) | Own::Based(stored) = plane.read(key, record)? {
+                        part.add(&mut own, key.rest(), &stored)?;
+                    }
+                }
+                at = Some(page.revision);
+                after = page.records.last().map(|(key, _)| key.clone());
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(Policy::new(self.base(&plane.base, plane)?, own, hidden))
+    }
+
+    fn base(&self, base: &BaseLayer, plane: &Plane) -> Result<Arc<Layer>, ApiError> {
+        if let Some(layer) = self.bases.pin().get(&base.id) {
+            return Ok(layer.clone());
+        }
+        let mut layer = Layer::default();
+        for (plural, part) in RESOURCES {
+            let resource = GroupResource::new(GROUP, plural);
+            for rest in base.rests(&resource, "", None) {
+                if let Some(stored) = base.get(&resource, rest, &plane.birth) {
+                    part.add(&mut layer, rest, &stored)?;
+                }
+            }
+        }
+        let layer = Arc::new(layer);
+        self.bases.pin().insert(base.id.clone(), layer.clone());
+        Ok(layer)
+    }
+
+    /// Forgets planes as their roles and bindings change, on whatever server that happens. Ends when the store closes.
+    ///
+    /// Nothing is cached while this does not run.
+    pub async fn follow(&self) {
+        loop {
+            let followed = self.follow_once().await;
+            self.planes.end();
+            match followed {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watch on roles was interrupted; starting over"),
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+
+    async fn follow_once(&self) -> Result<(), ApiError> {
+        let now = self.store.status().await?.revision;
+        let mut watches = Vec::new();
+        for (plural, _) in RESOURCES {
+            let range = KeyRange::AllPlanes(GroupResource::new(GROUP, plural));
+            watches.push(self.store.watch(range, now).await?);
+        }
+        self.planes.begin();
+        let heard = watches.into_iter().map(|mut changes| async move {
+            loop {
+                match changes.next().await {
+                    Ok(Signal::Event(event)) => self.planes.forget(event.key.plane().as_str()),
+                    Ok(Signal::Dropped(plane, ..)) => self.planes.forget(plane.as_str()),
+                    Err(WatchError::Closed) => return Ok(()),
+                    Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
+                }
+            }
+        });
+        futures::future::try_join_all(heard).await.map(drop)
+    }
+}
