@@ -128,6 +128,14 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
     let shape = parse_shape(ids, next(columns));
     let go_types = next(columns);
     let flags = next(columns);
+    let (list, strategy, patch_key, default) = (next(columns), next(columns), next(columns), next(columns));
+    let printed = parse_printed(next(columns), next(columns));
+    // What a field says of itself goes before what its type says.
+    let map = match printed.map {
+        Some(map) => map,
+        None if flags.contains('a') => MapKind::Atomic,
+        None => MapKind::Granular,
+    };
     Field {
         json,
         go,
@@ -139,16 +147,12 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
         omit_empty: flags.contains('e'),
         omit_zero: flags.contains('z'),
         optional: flags.contains('o'),
-        list: parse_list(next(columns)),
-        map: if flags.contains('a') {
-            MapKind::Atomic
-        } else {
-            MapKind::Granular
-        },
-        patch_strategy: parse_strategy(next(columns)),
-        patch_key: next(columns),
-        default: Some(next(columns)).filter(|text| !text.is_empty()),
-        printed: parse_printed(next(columns), next(columns)),
+        list: parse_list(list),
+        map,
+        patch_strategy: parse_strategy(strategy),
+        patch_key,
+        default: Some(default).filter(|text| !text.is_empty()),
+        printed,
     }
 }
 

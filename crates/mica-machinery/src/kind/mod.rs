@@ -292,7 +292,10 @@ pub enum MetadataCheck {
     Change,
     /// The rules of a new object.
     Whole,
+    /// Both, first those of a new object.
     Both,
+    /// Both, first those of a change.
+    ChangeThenWhole,
     Neither,
 }
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub(crate) use print::plain;
 
-use crate::codec::{DecodeError, decode_object, decode_value};
+use crate::codec::{DecodeError, Decoded, decode_object, decode_value};
 use crate::facts::TypeId;
 use crate::field::{Error, Path};
 use crate::patch::Strictness;
@@ -84,8 +84,7 @@ pub fn strategic_merge(
     let patch = print::plain(&Value::Object(patch));
     let undecodable =
         |reason: String| StrategicError::Undecodable(Error::invalid(&Path::new("patch"), patch.clone(), reason));
-    convert::check(ty, &mut merged).map_err(undecodable)?;
-    let decoded = decode_value(ty, &merged).map_err(|error| undecodable(conversion_text(&error)))?;
+    let decoded = decode_converted(ty, &mut merged).map_err(undecodable)?;
     if strictness == Strictness::Report {
         let mut unknown = decoded.strict;
         unknown.sort_unstable();
@@ -109,9 +108,15 @@ fn refuse(error: merge::MergeError) -> StrategicError {
     }
 }
 
+/// An untyped document as its type, by the rules and in the words of upstream's converter.
+pub fn decode_converted(ty: TypeId, document: &mut Value) -> Result<Decoded, String> {
+    convert::check(ty, document)?;
+    decode_value(ty, document).map_err(|error| conversion_text(&error))
+}
+
 /// What upstream's converter of untyped values says of one that its type refuses: it decodes special types alone, so no field
 /// is named.
-pub fn conversion_text(error: &DecodeError) -> String {
+fn conversion_text(error: &DecodeError) -> String {
     let text = error.to_string();
     if text.starts_with("illegal base64") {
         return format!("error decoding from json: {text}");

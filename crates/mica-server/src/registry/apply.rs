@@ -2,8 +2,8 @@
 
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
-use mica_machinery::strategic::conversion_text;
-use mica_machinery::{codec, object};
+use mica_machinery::strategic::decode_converted;
+use mica_machinery::object;
 use serde_json::{Value, json};
 
 use super::rules::{check_name, metadata_mut, settle_metadata};
@@ -104,12 +104,12 @@ async fn merged(
     let served = step.served();
     let applied = &request.applied;
     let merging = step.with_write(registry, |write| {
-        let object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
+        let mut object = managed::apply(live, applied, served.kind(), request.on_conflict, write)?;
         let Form::BuiltIn { ty, .. } = served.form() else {
             return Ok(object);
         };
-        let decoded = codec::decode_value(*ty, &object)
-            .map_err(|error| managed::undecodable(&object, &conversion_text(&error), write))?;
+        let decoded =
+            decode_converted(*ty, &mut object).map_err(|text| managed::undecodable(&object, &text, write))?;
         let mut value = decoded.value;
         let map = object::object_mut(&mut value);
         map.insert("kind".to_owned(), served.kind().into());

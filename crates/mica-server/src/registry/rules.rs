@@ -128,19 +128,23 @@ pub(super) fn update_errors(
     let (strategy, scope, path) = (served.strategy(), served.scope(), Path::new("metadata"));
     let (new_meta, old_meta) = (&new["metadata"], &old["metadata"]);
     let mut errors = meta::before_update_errors(new_meta, old_meta, scope, &path);
-    let checks = strategy.metadata_check(context);
-    if matches!(checks, MetadataCheck::Whole | MetadataCheck::Both) {
-        errors.extend(meta::create_errors(
-            new_meta,
-            scope,
-            |name, name_use| strategy.name_errors(name, name_use),
-            &path,
-        ));
+    let whole = || {
+        let name_errors = |name: &str, name_use| strategy.name_errors(name, name_use);
+        let mut errors = meta::create_errors(new_meta, scope, name_errors, &path);
         errors.extend(finalizer_errors(served, new_meta, &path));
-    }
-    if matches!(checks, MetadataCheck::Change | MetadataCheck::Both) {
-        errors.extend(meta::update_errors(new_meta, old_meta, &path));
+        errors
+    };
+    let change = || {
+        let mut errors = meta::update_errors(new_meta, old_meta, &path);
         errors.extend(finalizer_errors(served, new_meta, &path));
+        errors
+    };
+    match strategy.metadata_check(context) {
+        MetadataCheck::Whole => errors.extend(whole()),
+        MetadataCheck::Change => errors.extend(change()),
+        MetadataCheck::Both => errors.extend(whole().into_iter().chain(change())),
+        MetadataCheck::ChangeThenWhole => errors.extend(change().into_iter().chain(whole())),
+        MetadataCheck::Neither => {}
     }
     errors.extend(strategy.check_update(context, new, old, warnings));
     errors

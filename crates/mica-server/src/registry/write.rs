@@ -191,8 +191,10 @@ impl<'a> Step<'a> {
 
 impl Registry {
     /// Stores a new object. A generated name that turns out to be taken is generated again.
-    pub async fn create(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
+    pub async fn create(&self, grant: &Grant, mut request: WriteRequest) -> Result<Written, ApiError> {
         check_state(grant)?;
+        // Only here: what applying or replacing makes keeps even a time of deletion that it names, as upstream.
+        meta::wipe_system_fields(metadata_mut(&mut request.object));
         let generates = object::name(&request.object).is_empty()
             && !object::string(&request.object, &["metadata", "generateName"]).is_empty();
         if !generates {
@@ -214,7 +216,7 @@ impl Registry {
         settle_metadata(step.target(), &mut object)?;
         let metadata = metadata_mut(&mut object);
         let sent_version = object::string(metadata, &["resourceVersion"]).to_owned();
-        meta::wipe_system_fields(metadata);
+        object::remove(metadata, &["selfLink"]);
         let mut warnings = Vec::from_iter(meta::dedup_owner_references(metadata, Admission::Before));
         if served.stores_as_served() {
             strategy.default(&mut object);

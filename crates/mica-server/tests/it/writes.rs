@@ -490,3 +490,47 @@ async fn tokens_and_certificates_are_refused_as_upstream_words_it() {
         (400, "token is required for TokenReview in authentication".to_owned())
     );
 }
+
+#[tokio::test]
+async fn only_a_post_takes_away_what_the_server_sets() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut object = map("a");
+    object["metadata"]["deletionTimestamp"] = json!("2001-01-01T00:00:00Z");
+    object["metadata"]["deletionGracePeriodSeconds"] = json!(5);
+    let posted = api.post(MAPS, &object).await.expect(201);
+    assert_eq!(posted["metadata"]["deletionGracePeriodSeconds"], Value::Null);
+    object["metadata"]["name"] = json!("b");
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{MAPS}/b?fieldManager=m");
+    let applied = api.call(Method::PATCH, &path, &headers, object.to_string()).await;
+    assert_eq!(applied.expect(201)["metadata"]["deletionGracePeriodSeconds"], json!(5));
+}
+
+#[tokio::test]
+async fn applying_what_does_not_fit_its_type_is_told_as_upstream_tells_it() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {"leaseTransitions": 1.5}});
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a?fieldManager=m";
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let refused = api.call(Method::PATCH, path, &headers, lease.to_string()).await;
+    assert!(
+        refused.message().ends_with(": cannot convert float64 to int32"),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
+async fn causes_of_a_bad_finalizer_come_in_upstreams_order() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(MAPS, &map("a")).await.expect(201);
+    let patch = json!({"metadata": {"finalizers": ["a b"]}});
+    let refused = api.patch(&format!("{MAPS}/a"), &patch).await.expect(422);
+    let causes = refused["details"]["causes"].as_array().expect("causes");
+    let fields: Vec<&str> = causes.iter().filter_map(|cause| cause["field"].as_str()).collect();
+    let once = ["metadata.finalizers", "metadata.finalizers[0]"];
+    assert_eq!(fields, [once, once].concat());
+}

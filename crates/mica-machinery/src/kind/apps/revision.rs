@@ -31,7 +31,7 @@ pub const CONTROLLER_REVISION: Plain = Plain {
         }
         errors
     },
-    metadata_check: MetadataCheck::Both,
+    metadata_check: MetadataCheck::ChangeThenWhole,
     cells: |object, now| {
         vec![
             object::name(object).into(),

@@ -34,7 +34,7 @@ impl Strategy for ConfigMap {
     }
 
     fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
-        MetadataCheck::Both
+        MetadataCheck::ChangeThenWhole
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

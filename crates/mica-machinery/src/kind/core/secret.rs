@@ -67,7 +67,7 @@ impl Strategy for Secret {
     }
 
     fn metadata_check(&self, _ctx: &WriteContext<'_>) -> MetadataCheck {
-        MetadataCheck::Both
+        MetadataCheck::ChangeThenWhole
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -56,7 +56,7 @@ impl Strategy for ApiService {
     // The rule depends on group and version, so validation checks the name.
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
         if ctx.subresource.is_empty() {
-            MetadataCheck::Both
+            MetadataCheck::ChangeThenWhole
         } else {
             MetadataCheck::Change
         }

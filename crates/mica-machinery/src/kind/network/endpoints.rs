@@ -31,7 +31,7 @@ pub const ENDPOINTS: Plain = Plain {
         }
         validate(new)
     },
-    metadata_check: MetadataCheck::Both,
+    metadata_check: MetadataCheck::ChangeThenWhole,
     cells: |object, now| vec![object::name(object).into(), shown(object).into(), age(object, now)],
     creates_on_update: true,
     deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),

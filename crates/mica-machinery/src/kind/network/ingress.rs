@@ -33,7 +33,7 @@ pub const INGRESS: Plain = Plain {
         errors
     },
     validate_update: |_, new, _| validate(new),
-    metadata_check: MetadataCheck::Both,
+    metadata_check: MetadataCheck::ChangeThenWhole,
     status: Status::Apart,
     validate_status,
     generation: &["spec"],
@@ -76,7 +76,7 @@ pub const INGRESS_CLASS: Plain = Plain {
         errors.extend(validate_class(new));
         errors
     },
-    metadata_check: MetadataCheck::Both,
+    metadata_check: MetadataCheck::ChangeThenWhole,
     generation: &["spec"],
     cells: class_cells,
     ..Plain::new(

@@ -118,7 +118,7 @@ impl Strategy for Pod {
         match ctx.subresource {
             "status" => MetadataCheck::Change,
             "binding" => MetadataCheck::Neither,
-            _ => MetadataCheck::Both,
+            _ => MetadataCheck::ChangeThenWhole,
         }
     }
 

@@ -36,7 +36,7 @@ pub const CLAIM: Plain = Plain {
         validate_change(new, old, &mut errors);
         errors
     },
-    metadata_check: MetadataCheck::Both,
+    metadata_check: MetadataCheck::ChangeThenWhole,
     status: Status::Apart,
     validate_status,
     cells,
