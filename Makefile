@@ -17,14 +17,19 @@ FUZZ ?= 300
 TOUR ?=
 # Arguments for comparing at random.
 DIFFER ?=
+# Upstream's conformance suite (e2e.test) and kube-controller-manager, if they are here, and arguments such as CONFORMANCE="--at plane --only Watchers".
+E2E ?=
+KUBE_CONTROLLER_MANAGER ?=
+CONFORMANCE ?=
+RUN_CONFORMANCE = python3 compat/conformance/run.py --e2e "$(E2E)" --controller-manager "$(KUBE_CONTROLLER_MANAGER)" $(CONFORMANCE)
 # PyPI's Go puts gofmt beside its library, not on the PATH.
 GOFMT = "$$(go env GOROOT)/bin/gofmt"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak fuzz bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record
+.PHONY: help run test soak fuzz bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record conformance conformance-update
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## start a server here (UP="--listen 127.0.0.1:7000")
 	cargo run --release -- up $(UP)
@@ -80,3 +85,9 @@ compat: tools ## run real foreign clients against the server
 
 compat-record: tools ## record the kubectl tour again (from KUBE_APISERVER=path where it is upstream's behaviour)
 	python3 compat/run.py --record $(TOUR)
+
+conformance: tools ## run upstream's API-only conformance specs (E2E=e2e.test KUBE_CONTROLLER_MANAGER=path)
+	$(RUN_CONFORMANCE)
+
+conformance-update: tools ## the same, and rewrite the list of results
+	$(RUN_CONFORMANCE) --update

@@ -1,6 +1,6 @@
 //! What new objects of some kinds are given from others before they are prepared, as upstream's admission plugins give it.
 
-use mica_machinery::kind::pod::priority;
+use mica_machinery::kind::pod::{priority, runtime};
 use mica_machinery::object;
 use serde_json::Value;
 
@@ -18,8 +18,30 @@ impl Registry {
         }
     }
 
-    /// A pod has the priority of its class.
+    /// A pod has the priority of its class, and what its runtime needs.
     async fn admit_pod(&self, target: &Target, pod: &mut Value) -> Result<(), ApiError> {
+        self.admit_priority(target, pod).await?;
+        self.admit_runtime(target, pod).await
+    }
+
+    async fn admit_runtime(&self, target: &Target, pod: &mut Value) -> Result<(), ApiError> {
+        let refuse = |pod: &Value, why: &str| ApiError::forbidden(&target.served.name, object::name(pod), why);
+        let classes = target.plane.scheme.find("node.k8s.io", "v1", "runtimeclasses").cloned();
+        let class = match (runtime::class_name(pod), classes) {
+            (Some(name), Some(classes)) => {
+                let entry = self.entry(&target.plane, &classes, None, name).await?;
+                let Some(stored) = entry.stored else {
+                    let why = format!("pod rejected: RuntimeClass {} not found", mica_machinery::field::quote(name));
+                    return Err(refuse(pod, &why));
+                };
+                Some(stored_value(&classes, &stored)?)
+            }
+            _ => None,
+        };
+        runtime::admit(pod, class.as_ref()).map_err(|why| refuse(pod, &why))
+    }
+
+    async fn admit_priority(&self, target: &Target, pod: &mut Value) -> Result<(), ApiError> {
         let refuse = |pod: &Value, why: &str| ApiError::forbidden(&target.served.name, object::name(pod), why);
         let Some(classes) = target
             .plane

@@ -105,7 +105,8 @@ impl Registry {
             revision,
             limit: options.limit,
             remaining_before: place.token.as_ref().and_then(|token| token.rem),
-            continued: place.token.is_some(),
+            // A token that lost its snapshot also lost its count.
+            continued: place.token.as_ref().is_some_and(|token| token.rv > 0),
             tokens,
         })
     }

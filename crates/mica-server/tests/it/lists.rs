@@ -126,6 +126,7 @@ async fn an_expired_token_is_410_with_one_that_goes_on() {
     let rest = api.get(&format!("{MAPS}?limit=2&continue={fresh}")).await.expect(200);
     assert_eq!(names(&rest), ["m0002", "m0004"]);
     assert!(revision_of(&rest) > revision_of(&first));
+    assert_eq!(rest["metadata"]["remainingItemCount"], 2, "counted anew");
     let token = text(&rest, "/metadata/continue");
     let last = api.get(&format!("{MAPS}?limit=9&continue={token}")).await.expect(200);
     assert_eq!(

@@ -13,6 +13,7 @@ mod probe;
 pub(super) mod reference;
 mod resize;
 pub(super) mod resource;
+pub mod runtime;
 mod security;
 mod status;
 mod strategy;

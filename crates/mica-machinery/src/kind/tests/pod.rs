@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::kind::pod::{evict, priority};
+use crate::kind::pod::{evict, priority, runtime};
 
 fn pod(spec: Value) -> Value {
     let mut whole = json!({"containers": [{"name": "c", "image": "i"}]});
@@ -193,6 +193,44 @@ fn a_class_decides_a_pods_priority() {
         json!({"value": 2, "globalDefault": true}),
     ];
     assert_eq!(priority::default_class(classes.iter()), Some(&classes[2]));
+}
+
+#[test]
+fn a_runtime_class_decides_a_pods_overhead_and_where_it_runs() {
+    let admit = |spec: Value, class: Option<Value>| {
+        let mut pod = json!({"spec": spec});
+        runtime::admit(&mut pod, class.as_ref()).map(|()| pod["spec"].clone())
+    };
+    let class = json!({
+        "overhead": {"podFixed": {"cpu": "10m"}},
+        "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "x", "operator": "Exists"}]},
+    });
+    let lost = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+    assert_eq!(
+        admit(
+            json!({"nodeSelector": {"c": "d"}, "tolerations": [{"key": "x", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]}),
+            Some(class.clone())
+        ),
+        Ok(json!({
+            "overhead": {"cpu": "10m"},
+            "nodeSelector": {"a": "b", "c": "d"},
+            // The class tolerates all that the pod itself does.
+            "tolerations": [lost("not-ready"), lost("unreachable"), {"key": "x", "operator": "Exists"}],
+        }))
+    );
+    let refused = |spec: Value, class: Option<&Value>| admit(spec, class.cloned()).expect_err("refused");
+    assert_eq!(
+        refused(json!({"overhead": {"cpu": "1"}}), Some(&class)),
+        "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    );
+    assert_eq!(
+        refused(json!({"overhead": {"cpu": "1"}}), None),
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    );
+    assert_eq!(
+        refused(json!({"nodeSelector": {"a": "z"}}), Some(&class)),
+        "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = z"
+    );
 }
 
 #[test]
