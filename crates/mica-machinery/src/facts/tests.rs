@@ -76,7 +76,9 @@ fn embedded_structs_are_flattened_in_json_and_nested_in_protobuf() {
 fn atomic_structs_defaults_and_lists_are_marked() {
     assert_eq!(facts().ty(facts().well_known().label_selector).map, MapKind::Atomic);
     // A reference is atomic but for this one, which says otherwise.
-    let volume = facts().ty(facts().openapi("io.k8s.api.core.v1.PersistentVolumeSpec").expect("PersistentVolumeSpec"));
+    let volume = facts().ty(facts()
+        .openapi("io.k8s.api.core.v1.PersistentVolumeSpec")
+        .expect("PersistentVolumeSpec"));
     assert_eq!(volume.field("claimRef").expect("claimRef").map, MapKind::Granular);
     let deployment = ty("apps", "v1", "Deployment");
     assert_eq!(deployment.fields[0].json, "kind");

@@ -31,7 +31,10 @@ impl Registry {
             (Some(name), Some(classes)) => {
                 let entry = self.entry(&target.plane, &classes, None, name).await?;
                 let Some(stored) = entry.stored else {
-                    let why = format!("pod rejected: RuntimeClass {} not found", mica_machinery::field::quote(name));
+                    let why = format!(
+                        "pod rejected: RuntimeClass {} not found",
+                        mica_machinery::field::quote(name)
+                    );
                     return Err(refuse(pod, &why));
                 };
                 Some(stored_value(&classes, &stored)?)

@@ -2,8 +2,8 @@
 
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
-use mica_machinery::strategic::decode_converted;
 use mica_machinery::object;
+use mica_machinery::strategic::decode_converted;
 use serde_json::{Value, json};
 
 use super::rules::{check_name, metadata_mut, settle_metadata};
@@ -108,8 +108,7 @@ async fn merged(
         let Form::BuiltIn { ty, .. } = served.form() else {
             return Ok(object);
         };
-        let decoded =
-            decode_converted(*ty, &mut object).map_err(|text| managed::undecodable(&object, &text, write))?;
+        let decoded = decode_converted(*ty, &mut object).map_err(|text| managed::undecodable(&object, &text, write))?;
         let mut value = decoded.value;
         let map = object::object_mut(&mut value);
         map.insert("kind".to_owned(), served.kind().into());

@@ -22,7 +22,9 @@ pub fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     match (wanted, told) {
         (None, None) => {}
         (None, Some(_)) => {
-            return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
+            );
         }
         (Some(wanted), told) => {
             let fixed = present(wanted, &["podFixed"]).cloned();
