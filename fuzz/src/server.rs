@@ -11,14 +11,12 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use mica_machinery::kind::Profile;
-use mica_server::egress::EgressOptions;
 use mica_server::http::{Body, Context, Peer, Service as _, is_watch};
-use mica_server::metrics::Registry;
 use mica_server::negotiate::{self, Asked, Encodings, Route};
 use mica_server::options::{self, ListOptions, ListUse, WriteOptions, WriteUse};
 use mica_server::request::{self, Query, Verb};
 use mica_server::serve::Server;
-use mica_server::start::{BOOKMARK_INTERVAL, ServerOptions};
+use mica_server::start::ServerOptions;
 use mica_store::MemStore;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -70,10 +68,7 @@ impl World {
             .expect("a runtime");
         let options = ServerOptions {
             profile: Profile::Kubernetes,
-            root_ca: String::new(),
-            metrics: Arc::new(Registry::new()),
-            bookmark_interval: BOOKMARK_INTERVAL,
-            egress: EgressOptions::default(),
+            ..ServerOptions::default()
         };
         let server = runtime
             .block_on(Server::open(Arc::new(MemStore::new()), options))

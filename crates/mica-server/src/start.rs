@@ -1,13 +1,16 @@
 //! Putting a server together on a store.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mica_machinery::kind::{Profile, bootstrap};
+use mica_machinery::kind::Profile;
+use mica_machinery::kind::bootstrap::{self, Companions};
 use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::authn::Authenticator;
 use crate::authz::Authorizer;
 use crate::conversion::Converter;
 use crate::custom::Definitions;
@@ -22,7 +25,7 @@ use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
 pub use crate::registry::BOOKMARK_INTERVAL;
-use crate::registry::Registry;
+use crate::registry::{Registry, ServiceOptions};
 use crate::scheme::Scheme;
 use crate::serve::Server;
 
@@ -32,8 +35,14 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What a server is made with.
 pub struct ServerOptions {
     pub profile: Profile,
-    /// The certificates that clients of planes trust, in PEM: every namespace of the base layer holds them.
-    pub root_ca: String,
+    /// What planes are born with beside what the server itself makes.
+    pub companions: Companions,
+    /// Where root says that this server is; `None` where nothing is said.
+    pub address: Option<SocketAddr>,
+    /// What services are given.
+    pub services: ServiceOptions,
+    /// Who is let in by what, beside certificates.
+    pub authenticator: Authenticator,
     pub metrics: Arc<metrics::Registry>,
     /// How often a quiet watch that asked for bookmarks gets one; [`BOOKMARK_INTERVAL`] unless a test is in a hurry.
     pub bookmark_interval: Duration,
@@ -41,12 +50,27 @@ pub struct ServerOptions {
     pub egress: EgressOptions,
 }
 
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            profile: Profile::Generic,
+            companions: Companions::Absent,
+            address: None,
+            services: ServiceOptions::default(),
+            authenticator: Authenticator::default(),
+            metrics: Arc::default(),
+            bookmark_interval: BOOKMARK_INTERVAL,
+            egress: EgressOptions::default(),
+        }
+    }
+}
+
 impl Server {
     /// Opens the server on a store, making root's records on first start.
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
         let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES, &OBJECTS]));
         let plane_scheme = Arc::new(Scheme::new(options.profile, &[&OBJECTS]));
-        let base = base_objects(options.profile, &options.root_ca);
+        let base = base_objects(&options);
         let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
         let moved = directory.rebase(&directory.root()).await?;
         if moved.objects > 0 {
@@ -62,7 +86,11 @@ impl Server {
             Arc::new(converter),
             authorizer.clone(),
         )
-        .with_bookmarks_every(options.bookmark_interval);
+        .with_bookmarks_every(options.bookmark_interval)
+        .with_services(options.services);
+        if let Some(address) = options.address {
+            registry.tell_address(&directory.root(), address).await?;
+        }
         let health = Health::default();
         let probed = store.clone();
         health.add("etcd", Asks::Always, move || {
@@ -78,6 +106,7 @@ impl Server {
             store,
             registry,
             directory,
+            authenticator: options.authenticator,
             authorizer,
             health,
             metrics: options.metrics,
@@ -130,8 +159,7 @@ impl Server {
 }
 
 /// What every plane is born with. Times are the plane's own, so the ones here only stand in.
-fn base_objects(profile: Profile, root_ca: &str) -> Vec<serde_json::Value> {
-    let mut objects = bootstrap::objects(profile, "1970-01-01T00:00:00Z");
-    objects.extend(bootstrap::root_ca(root_ca));
-    objects
+fn base_objects(options: &ServerOptions) -> Vec<serde_json::Value> {
+    let created = "1970-01-01T00:00:00Z";
+    bootstrap::objects(options.profile, options.services.range, &options.companions, created)
 }

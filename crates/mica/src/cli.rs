@@ -1,5 +1,6 @@
 //! Every command, flag and help text.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -38,6 +39,14 @@ pub enum Command {
     Plane(PlaneArgs),
     /// Back up, restore and check the store
     Store(StoreArgs),
+    /// Make what test environments start: links named kube-apiserver and etcd that lead here
+    Envtest(EnvtestArgs),
+    /// Serve in place of kube-apiserver, with its flags; the same as calling this program by that name
+    #[command(name = "kube-apiserver", disable_help_flag = true)]
+    KubeApiserver(ForeignArgs),
+    /// Stand in for etcd, with its flags, before such a server; the same as calling this program etcd
+    #[command(disable_help_flag = true)]
+    EtcdStub(ForeignArgs),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  mica completion bash > /etc/bash_completion.d/mica")]
     Completion {
@@ -130,6 +139,32 @@ pub enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+#[derive(Args, Debug)]
+pub struct EnvtestArgs {
+    #[command(subcommand)]
+    pub command: EnvtestCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum EnvtestCommand {
+    /// Fill a directory with links, and print where it is
+    #[command(after_help = "Example:\n  export KUBEBUILDER_ASSETS=$(mica envtest install ./envtest)\n  go test ./...")]
+    Install {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// The kubectl to link [default: the one on the PATH]
+        #[arg(long, value_name = "FILE")]
+        kubectl: Option<PathBuf>,
+    },
+}
+
+/// Flags of another program, which are not ours to look at.
+#[derive(Args, Debug)]
+pub struct ForeignArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Where the server is and who we are there.

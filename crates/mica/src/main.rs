@@ -3,6 +3,7 @@
 mod cli;
 mod client;
 mod config;
+mod dropin;
 mod exit;
 mod output;
 mod plane;
@@ -14,14 +15,24 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, EnvtestCommand};
+use dropin::Program;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let mut called = std::env::args_os();
+    if let Some(program) = called.next().as_ref().and_then(|path| Program::called(path.as_ref())) {
+        return program.run(called);
+    }
     let cli = cli::parse();
     let done = match cli.command {
+        Command::KubeApiserver(foreign) => return Program::KubeApiserver.run(foreign.arguments),
+        Command::EtcdStub(foreign) => return Program::Etcd.run(foreign.arguments),
+        Command::Envtest(arguments) => match arguments.command {
+            EnvtestCommand::Install { directory, kubectl } => dropin::install(&directory, kubectl),
+        },
         Command::Up(arguments) => up::run(arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
         Command::Store(arguments) => client::block_on(store::run(arguments)),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use http::Method;
-use mica_store::embedded;
+use mica_store::embedded::{self, Durability};
 use serde_json::Value;
 
 use crate::cli::{Output, StoreArgs, StoreCommand};
@@ -96,7 +96,7 @@ async fn check_directory(data_dir: &Path) -> anyhow::Result<Value> {
         bail!("{} holds no store", data_dir.display());
     }
     let _held = DataDir::take(data_dir)?;
-    let store = open_embedded(data_dir).await?;
+    let store = open_embedded(data_dir, Durability::Power).await?;
     let checking = move || {
         let report = store.check();
         store.close();

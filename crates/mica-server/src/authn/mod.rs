@@ -1,6 +1,7 @@
 //! Who asks: what a connection and a request prove, in which realm, and whom they act as.
 
 mod impersonate;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -15,8 +16,36 @@ use crate::http::{Context, Protocol};
 use crate::request::{Address, Located};
 use crate::serve::Server;
 
+pub use tokens::{BadTokens, Tokens};
+
 /// Which credential a user came with, in the extra of whoever came with a certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// What counts as a proof beside the certificates of trusted authorities.
+#[derive(Clone, Debug, Default)]
+pub struct Authenticator {
+    pub tokens: Tokens,
+    pub anonymous: Anonymous,
+    pub trust: Trust,
+}
+
+/// Whether those who prove nothing are somebody: `system:anonymous`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Anonymous {
+    #[default]
+    Allowed,
+    Refused,
+}
+
+/// What those who proved themselves may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trust {
+    /// What roles and bindings say.
+    #[default]
+    Authorized,
+    /// Everything: whoever runs the server asked for no authorization.
+    Everything,
+}
 
 impl Server {
     /// Whom a request counts as: who proved themselves, or whom they may act as.
@@ -26,7 +55,7 @@ impl Server {
         headers: &HeaderMap,
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
-        let user = prove(context, headers)?;
+        let user = self.authenticator.prove(context, headers)?;
         match impersonate::asked(headers)? {
             None => Ok(user),
             Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
@@ -71,24 +100,37 @@ impl Server {
     }
 }
 
-/// The user that a connection or a request proves.
-fn prove(context: &Context, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
-    if context.peer.protocol() == Protocol::InProcess {
-        return Ok(Arc::new(User::system()));
-    }
-    let chain = context
-        .peer
-        .verified_chain(UnixTime::now())
-        .map_err(|error| ApiError::unauthorized().because(error))?;
-    match chain.and_then(|chain| chain.first()) {
-        Some(leaf) => context
+impl Authenticator {
+    /// The user that a connection or a request proves.
+    fn prove(&self, context: &Context, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
+        if context.peer.protocol() == Protocol::InProcess {
+            return Ok(Arc::new(User::system()));
+        }
+        let chain = context
             .peer
-            .user(|| user_of(leaf))
-            .cloned()
-            .ok_or_else(ApiError::unauthorized),
-        // A token that nothing can check is a failed proof, not the absence of one.
-        None if headers.contains_key(http::header::AUTHORIZATION) => Err(ApiError::unauthorized()),
-        None => Ok(Arc::new(User::anonymous())),
+            .verified_chain(UnixTime::now())
+            .map_err(|error| ApiError::unauthorized().because(error))?;
+        match chain.and_then(|chain| chain.first()) {
+            Some(leaf) => context
+                .peer
+                .user(|| user_of(leaf).map(|user| self.trusted(user)))
+                .cloned()
+                .ok_or_else(ApiError::unauthorized),
+            // A token that nobody knows is a failed proof, not the absence of one.
+            None if headers.contains_key(http::header::AUTHORIZATION) => {
+                let user = self.tokens.user(headers).ok_or_else(ApiError::unauthorized)?;
+                Ok(Arc::new(self.trusted(user.clone())))
+            }
+            None if self.anonymous == Anonymous::Refused => Err(ApiError::unauthorized()),
+            None => Ok(Arc::new(User::anonymous())),
+        }
+    }
+
+    fn trusted(&self, user: User) -> User {
+        User {
+            trust: self.trust,
+            ..user
+        }
     }
 }
 

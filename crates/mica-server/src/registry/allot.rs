@@ -3,12 +3,11 @@
 //! What is taken is a key: an address is an IPAddress object, as upstream keeps it, a node port a record of our own. A service and
 //! what it takes change in one transaction, so there is nothing to repair and nothing to remember.
 
-use std::net::Ipv4Addr;
-
 use mica_api::GroupResource;
 use mica_machinery::kind::bootstrap::workload;
+use mica_machinery::kind::network::range::ServiceRange;
 use mica_machinery::kind::network::service::{self, Want};
-use mica_machinery::names::{Cidr, parse_cidr_sloppy, parse_ip_sloppy};
+use mica_machinery::names::parse_ip_sloppy;
 use mica_machinery::{field, meta, object};
 use mica_store::{Compare, Key, Write};
 use serde_json::Value;
@@ -20,8 +19,27 @@ use crate::error::ApiError;
 use crate::plane::side::Side;
 use crate::stored;
 
-/// How often a free address or port is looked for at random before the range counts as full.
-const TRIES: usize = 512;
+/// How often a free address or port is looked for at random before the range is gone through.
+const TRIES: usize = 64;
+/// How much of a range is gone through before it counts as full.
+const MAX_SCAN: u32 = 4096;
+
+/// What services are given.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceOptions {
+    pub range: ServiceRange,
+    /// Both ends included.
+    pub node_ports: (u16, u16),
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            range: ServiceRange::default(),
+            node_ports: workload::NODE_PORTS,
+        }
+    }
+}
 
 fn node_ports() -> GroupResource {
     GroupResource::new(INTERNAL_GROUP, "nodeports")
@@ -29,10 +47,6 @@ fn node_ports() -> GroupResource {
 
 fn is_services(target: &Target) -> bool {
     (target.served.group(), target.served.plural()) == ("", "services")
-}
-
-fn range() -> Cidr {
-    parse_cidr_sloppy(workload::SERVICE_RANGE).expect("the range of services is one")
 }
 
 impl Registry {
@@ -111,13 +125,14 @@ impl Registry {
     }
 
     async fn free_address(&self, target: &Target) -> Result<String, ApiError> {
-        let Cidr { address, bits } = range();
-        let base = parse_v4(address).to_bits();
-        let size = 1_u32 << (32 - u32::from(bits));
-        for _ in 0..TRIES {
-            // Neither the network's own address nor the last one.
-            let offset = 1 + rand::random::<u32>() % (size - 2);
-            let found = Ipv4Addr::from_bits(base + offset).to_string();
+        let range = self.services.range;
+        // Neither the network's own address nor the last one.
+        let (first, last) = (range.dynamic_from(), range.size() - 2);
+        let random = (0..TRIES).map(|_| first + rand::random::<u32>() % (last - first + 1));
+        // Then what is left of the upper part, and last the part that is kept for who names an address.
+        let rest = (first..=last).chain(1..first).take(MAX_SCAN as usize);
+        for offset in random.chain(rest) {
+            let found = range.at(offset).to_string();
             let entry = self.address_entry(target, &found).await?;
             if entry.is_none_or(|entry| entry.stored.is_none()) {
                 return Ok(found);
@@ -144,16 +159,8 @@ impl Registry {
         let Some(parsed) = parse_ip_sloppy(address) else {
             return Ok(());
         };
-        let whole = range();
-        let inside = parsed.is_ipv4()
-            && Cidr {
-                address: parsed,
-                bits: whole.bits,
-            }
-            .network()
-                == whole.network();
-        if !inside {
-            let valid = workload::SERVICE_RANGE;
+        if !self.services.range.contains(parsed) {
+            let valid = self.services.range;
             return Err(refuse(&format!(
                 "the provided IP ({address}) is not in the valid range. The range of valid IPs is {valid}"
             )));
@@ -204,9 +211,9 @@ impl Registry {
     }
 
     async fn free_port(&self, target: &Target, taken: &[u16]) -> Result<u16, ApiError> {
-        let (first, last) = workload::NODE_PORTS;
-        for _ in 0..TRIES {
-            let port = first + rand::random::<u16>() % (last - first + 1);
+        let (first, last) = self.services.node_ports;
+        let random = (0..TRIES).map(|_| first + rand::random::<u16>() % (last - first + 1));
+        for port in random.chain(first..=last) {
             if !taken.contains(&port) && self.store.get(&port_key(target, port)).await?.is_none() {
                 return Ok(port);
             }
@@ -215,7 +222,7 @@ impl Registry {
     }
 
     async fn take_port(&self, target: &Target, new: &Value, port: u16, side: &mut Side) -> Result<(), ApiError> {
-        let (first, last) = workload::NODE_PORTS;
+        let (first, last) = self.services.node_ports;
         let refuse =
             |why: &str| ApiError::invalid("", "Service", object::name(new), &service::refused_port(new, port, why));
         if !(first..=last).contains(&port) {
@@ -234,13 +241,6 @@ impl Registry {
             ttl: None,
         });
         Ok(())
-    }
-}
-
-fn parse_v4(address: std::net::IpAddr) -> Ipv4Addr {
-    match address {
-        std::net::IpAddr::V4(four) => four,
-        std::net::IpAddr::V6(_) => unreachable!("the range of services is of version 4"),
     }
 }
 

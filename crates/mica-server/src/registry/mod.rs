@@ -11,6 +11,7 @@ mod convert;
 mod delete;
 mod face;
 mod form;
+mod itself;
 mod list;
 pub mod owner;
 mod read;
@@ -33,6 +34,7 @@ use crate::plane::{Own, Plane};
 use crate::scheme::Served;
 use crate::stored::Stored;
 
+pub use allot::ServiceOptions;
 pub use apply::ApplyRequest;
 pub(crate) use apply::refuse;
 pub use convert::{Convert, NoWebhooks, converts_by_webhook};
@@ -55,6 +57,7 @@ pub struct Registry {
     authorizer: Arc<Authorizer>,
     events: convert::Events,
     bookmark_interval: Duration,
+    services: ServiceOptions,
 }
 
 /// What is at a key: the plane's own record, the base layer's object under it, or nothing.
@@ -97,6 +100,7 @@ impl Registry {
             authorizer,
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
+            services: ServiceOptions::default(),
         }
     }
 
@@ -104,6 +108,13 @@ impl Registry {
     #[must_use]
     pub fn with_bookmarks_every(mut self, interval: Duration) -> Self {
         self.bookmark_interval = interval;
+        self
+    }
+
+    /// Gives services addresses and ports of these ranges.
+    #[must_use]
+    pub fn with_services(mut self, services: ServiceOptions) -> Self {
+        self.services = services;
         self
     }
 

@@ -17,6 +17,7 @@ use mica_api::PlaneId;
 use mica_machinery::facts::facts;
 use mica_store::Store;
 
+use crate::authn::Authenticator;
 use crate::authz::{Authorizer, User};
 use crate::custom::Definitions;
 use crate::egress::Egress;
@@ -42,6 +43,7 @@ pub struct Server {
     pub store: Arc<dyn Store>,
     pub registry: Registry,
     pub directory: Arc<Directory>,
+    pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
-use mica_server::egress::EgressOptions;
+use mica_machinery::kind::bootstrap::Companions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, serving_names};
@@ -58,10 +58,12 @@ impl World {
         let metrics = Arc::new(Registry::new());
         let options = ServerOptions {
             profile: Profile::Kubernetes,
-            root_ca: authority.certificate_pem().to_owned(),
+            companions: Companions::Done {
+                root_ca: authority.certificate_pem().to_owned(),
+            },
             metrics: metrics.clone(),
             bookmark_interval: BOOKMARKS,
-            egress: EgressOptions::default(),
+            ..ServerOptions::default()
         };
         let server = Server::open(store.clone(), options).await.unwrap();
         let (tasks, drain) = (TaskTracker::new(), CancellationToken::new());

@@ -161,7 +161,7 @@ pub fn restore(directory: &Path, from: &mut dyn Read, options: &Options) -> Resu
     let disk: Arc<dyn Disk> = options
         .disk
         .clone()
-        .unwrap_or_else(|| Arc::new(RealDisk::new(&log_directory)));
+        .unwrap_or_else(|| Arc::new(RealDisk::new(&log_directory, options.durability)));
     let restored = restore_log(&disk, from, options);
     match &restored {
         Ok(_) => std::fs::remove_file(directory.join(UNFINISHED)).map_err(io)?,

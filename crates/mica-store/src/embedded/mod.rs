@@ -51,6 +51,7 @@ use signal::Signals;
 
 pub use backup::{BackupSummary, RestoreError, restore};
 pub use check::CheckReport;
+pub use disk::Durability;
 pub use options::{AutoCompaction, OpenError, Options, Stats};
 #[doc(hidden)]
 pub use probe::probe;
@@ -94,7 +95,7 @@ impl EmbeddedStore {
         let disk = options
             .disk
             .clone()
-            .unwrap_or_else(|| Arc::new(RealDisk::new(&log_directory)));
+            .unwrap_or_else(|| Arc::new(RealDisk::new(&log_directory, options.durability)));
         let lock = disk.lock().map_err(|error| match error {
             LockError::Io(source) => OpenError::Io {
                 what: "lock the store's directory",

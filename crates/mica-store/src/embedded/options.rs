@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::disk::{Disk, LockError};
+use super::disk::{Disk, Durability, LockError};
 use super::read::Damage;
 use crate::hub::Limits;
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub hub: Limits,
     /// When history is forgotten; `None` only when asked to.
     pub compaction: Option<AutoCompaction>,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
     /// Where the log is, instead of in the directory: for tests.
     pub disk: Option<Arc<dyn Disk>>,
 }
@@ -71,6 +73,7 @@ impl Default for Options {
             range_cache_bytes: 32 << 20,
             hub: Limits::default(),
             compaction: Some(AutoCompaction::default()),
+            durability: Durability::Power,
             disk: None,
         }
     }

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::LogFormat;
-use crate::config::Settings;
+use crate::config::Otlp;
 use crate::exit::Usage;
 
 /// Spans under this target are traces. They are at DEBUG, so that they cost nothing where no collector listens.
@@ -22,20 +22,20 @@ const TRACED: &str = "mica::request";
 const QUIET: &str = "fjall=warn,lsm_tree=warn";
 
 /// Begins logging and tracing. What comes back sends the last spans.
-pub fn init(settings: &Settings) -> anyhow::Result<Tracing> {
-    let bad = |error| Usage(format!("log: {:?} is no level or filter: {error}", settings.log));
-    EnvFilter::try_new(&settings.log).map_err(bad)?;
+pub fn init(log: &str, format: LogFormat, otlp: Option<&Otlp>) -> anyhow::Result<Tracing> {
+    let bad = |error| Usage(format!("log: {log:?} is no level or filter: {error}"));
+    EnvFilter::try_new(log).map_err(bad)?;
     // The last directive for a target counts, so that those of the setting win.
-    let filter = EnvFilter::try_new(format!("{QUIET},{}", settings.log)).map_err(bad)?;
+    let filter = EnvFilter::try_new(format!("{QUIET},{log}")).map_err(bad)?;
     let lines = fmt::layer().with_writer(std::io::stderr);
-    let lines = match settings.log_format {
+    let lines = match format {
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
         LogFormat::Text => lines
             .with_ansi(std::io::stderr().is_terminal())
             .with_filter(filter)
             .boxed(),
     };
-    let (spans, exporter) = match &settings.otlp {
+    let (spans, exporter) = match otlp {
         None => (None, None),
         Some(otlp) => {
             let (layer, exporter) = export::start(otlp)?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
-use mica_machinery::kind;
+use mica_machinery::kind::{self, bootstrap::Companions};
 use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, PkiDir, shared_authority};
 use mica_server::serve::Server;
-use mica_server::start::{BOOKMARK_INTERVAL, ServerOptions};
-use mica_store::embedded::{Options, Stats};
+use mica_server::start::ServerOptions;
+use mica_store::embedded::{Durability, Options, Stats};
 use mica_store::{EmbeddedStore, EtcdConfig, EtcdStore, Store};
 
 use crate::cli::Profile;
@@ -29,15 +29,19 @@ pub fn store_dir(data_dir: &Path) -> PathBuf {
 }
 
 /// Opens the embedded store of a data directory. The caller holds the directory.
-pub async fn open_embedded(data_dir: &Path) -> anyhow::Result<EmbeddedStore> {
+pub async fn open_embedded(data_dir: &Path, durability: Durability) -> anyhow::Result<EmbeddedStore> {
     let directory = store_dir(data_dir);
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, Options::default()));
+    let options = Options {
+        durability,
+        ..Options::default()
+    };
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     opened.await?.context("store")
 }
 
 pub async fn open_store(settings: &Settings, data_dir: &Path) -> anyhow::Result<OpenStore> {
     match &settings.store {
-        StoreAddress::Embedded => Ok(OpenStore::Embedded(open_embedded(data_dir).await?)),
+        StoreAddress::Embedded => Ok(OpenStore::Embedded(open_embedded(data_dir, Durability::Power).await?)),
         StoreAddress::Etcd(config) => {
             let store = EtcdStore::connect(EtcdConfig::clone(config)).await.context("store")?;
             Ok(OpenStore::Etcd(Arc::new(store)))
@@ -109,11 +113,18 @@ pub async fn open_server(
     };
     let options = ServerOptions {
         profile,
-        root_ca: root_ca.to_owned(),
+        companions: Companions::Done {
+            root_ca: root_ca.to_owned(),
+        },
         metrics: metrics.clone(),
-        bookmark_interval: BOOKMARK_INTERVAL,
         egress: settings.egress.clone(),
+        ..ServerOptions::default()
     };
+    open(store, options).await
+}
+
+/// Opens a server; what went wrong inside is told here, to whoever runs it.
+pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> anyhow::Result<Arc<Server>> {
     Server::open(store, options).await.map_err(|error| match error.cause() {
         Some(cause) => anyhow!("{error}: {cause}"),
         None => anyhow!("{error}"),
@@ -139,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn the_sizes_of_the_store_are_metrics() {
         let home = tempfile::tempdir().unwrap();
-        let store = OpenStore::Embedded(open_embedded(home.path()).await.unwrap());
+        let store = OpenStore::Embedded(open_embedded(home.path(), Durability::Power).await.unwrap());
         let metrics = Registry::new();
         store.measure(&metrics);
         let text = metrics.encode();

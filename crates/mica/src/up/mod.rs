@@ -4,30 +4,25 @@
 //! nothing is announced before requests would succeed.
 
 mod admin;
-mod backend;
+pub mod backend;
 mod hold;
-mod port;
-mod signal;
+pub mod port;
+pub mod running;
+pub mod signal;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::Context as _;
-use mica_server::health::{Asks, Endpoint, Health};
-use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
-use mica_server::metrics::{HttpMetrics, Registry};
+use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, Issued, PkiDir, Renewal, admin_kubeconfig, serving_names, write_private};
 use mica_server::serve::Server;
 use mica_server::tls::{ClientRoots, IsKnownHost, ServingCertificates, certified_key};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::cli::UpArgs;
 use crate::config::{ListenAddress, Settings};
 use crate::{output, trace};
-use admin::WithStore;
+use running::{Parts, Running};
 
 pub use admin::to_json as check_to_json;
 pub use backend::{open_embedded, store_dir};
@@ -39,45 +34,14 @@ const KUBECONFIG: &str = "admin.kubeconfig";
 
 pub fn run(arguments: Box<UpArgs>) -> anyhow::Result<()> {
     let settings = Settings::load(*arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("starting threads")?;
-    let done = runtime.block_on(serve(settings));
-    // What is still running belongs to nobody: a blocked task must not hold the process.
-    runtime.shutdown_background();
-    done
+    running::block_on(serve(settings))
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
-    let tracing = trace::init(&settings)?;
-    raise_file_limit();
-    let mut signals = signal::Signals::listen()?;
-    let running = tokio::select! {
-        started = start(&settings) => started?,
-        // Nothing is promised to anybody yet: there is nothing to finish.
-        () = signals.first() => return Ok(()),
-    };
-    signals.first().await;
-    tracing::info!(
-        "shutting down: requests in flight have {:?} to finish",
-        settings.drain_timeout
-    );
-    signals.exit_on_second();
-    running.stop().await?;
+    let tracing = trace::init(&settings.log, settings.log_format, settings.otlp.as_ref())?;
+    running::until_stopped(start(&settings), settings.drain_timeout).await?;
     tracing.flush().await;
     Ok(())
-}
-
-/// A server that serves.
-struct Running {
-    /// The data directory stays ours until the end.
-    _home: DataDir,
-    store: backend::OpenStore,
-    drain: CancellationToken,
-    /// Loops that run beside requests.
-    tasks: TaskTracker,
-    serving: JoinHandle<Drain>,
 }
 
 async fn start(settings: &Settings) -> anyhow::Result<Running> {
@@ -100,69 +64,32 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
 
     let store = backend::open_store(settings, home.path()).await?;
     let pki = Pki::load(settings, &home, &store, &listen, &url).await?;
-    let drain = CancellationToken::new();
     let registry = Arc::new(Registry::new());
     store.measure(&registry);
     let server = backend::open_server(settings, store.store(), pki.authority.certificate_pem(), &registry).await?;
-    let stopping = drain.clone();
-    server.health.add("shutdown", Asks::WhenReady, move || {
-        let result = if stopping.is_cancelled() {
-            Err("process is shutting down".to_owned())
-        } else {
-            Ok(())
-        };
-        std::future::ready(result)
-    });
     let certificates = Arc::new(pki.certificates(&server)?);
     let roots = Arc::new(ClientRoots::new(&[pki.authority.certificate().clone()])?);
-    let options = ListenOptions {
-        drain_deadline: settings.drain_timeout,
-        ..ListenOptions::default()
-    };
-    let listener = Listener::from_tcp(tcp, certificates.clone(), roots, options);
-    let service = WithStore {
-        server: server.clone(),
-        store: store.clone(),
-    };
-    let envelope = Envelope::new(service, EnvelopeOptions::default(), HttpMetrics::new(&registry));
-    let tasks = TaskTracker::new();
-    server.start_loops(&tasks, &drain);
-    tasks.spawn(pki.renewal(certificates).run(drain.clone()));
-    let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));
-    announce(&server.health, &url, &home).await?;
-    Ok(Running {
-        _home: home,
+    let kubeconfig = home.path().join(KUBECONFIG);
+    let running = Running::begin(Parts {
+        home: Some(home),
+        tcp,
         store,
-        drain,
-        tasks,
-        serving,
-    })
-}
-
-impl Running {
-    /// Lets requests finish, then the loops, then the store.
-    async fn stop(self) -> anyhow::Result<()> {
-        self.drain.cancel();
-        if let Drain::CutOff { connections } = self.serving.await.context("the listener failed")? {
-            tracing::warn!(
-                connections,
-                "connections were cut off: their requests did not finish in time"
-            );
-        }
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.store.close().await;
-        Ok(())
-    }
+        server,
+        metrics: registry,
+        certificates: certificates.clone(),
+        roots,
+        drain_timeout: settings.drain_timeout,
+    });
+    running
+        .tasks
+        .spawn(pki.renewal(certificates).run(running.drain.clone()));
+    announce(&running, &url, &kubeconfig).await?;
+    Ok(running)
 }
 
 /// Says once, on the standard output, that the server can be used and how.
-async fn announce(health: &Health, url: &str, home: &DataDir) -> anyhow::Result<()> {
-    let failing = health.failing(Endpoint::Readyz).await;
-    if let Some((name, why)) = failing.first() {
-        anyhow::bail!("the server is not ready: {name}: {why}");
-    }
-    let kubeconfig = home.path().join(KUBECONFIG);
+async fn announce(running: &Running, url: &str, kubeconfig: &Path) -> anyhow::Result<()> {
+    running.check_ready().await?;
     let line = format!(
         "Mica is ready at {url}. Try: kubectl --kubeconfig {} get namespaces\n",
         kubeconfig.display()
@@ -254,16 +181,4 @@ fn host_name() -> Option<String> {
     // What DNS would not take, a certificate cannot hold.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     (!name.is_empty() && name.chars().all(plain)).then_some(name)
-}
-
-/// Lets the process open as many connections as the system allows it: shells hand down a small limit for old programs.
-fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "the limit of open files stays as it is");
-        }
-    }
 }

@@ -11,20 +11,36 @@ use serde_json::{Value, json};
 
 use super::core::namespace::NAME_LABEL;
 use super::extension::service::local_status;
+use super::network::range::ServiceRange;
 use super::{PRIORITIES, Profile, resources};
 
 /// The namespaces of a new plane; none of them can be deleted but `kube-node-lease`.
 pub const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Every object of a new plane but those that hold its CA, see [`root_ca`].
-pub fn objects(profile: Profile, created: &str) -> Vec<Value> {
+/// Whether a plane is born with what the controllers beside a kube-apiserver make in its first seconds: each namespace's service
+/// account and its copy of the CA.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Companions {
+    /// There are none, as beside the kube-apiserver of a test environment.
+    Absent,
+    /// Their work is done; the text is the CA, in PEM.
+    Done { root_ca: String },
+}
+
+/// Every object of a new plane.
+pub fn objects(profile: Profile, services: ServiceRange, companions: &Companions, created: &str) -> Vec<Value> {
     let mut objects = namespaces();
-    objects.extend(service_accounts());
+    if *companions != Companions::Absent {
+        objects.extend(service_accounts());
+    }
     objects.extend(rbac::objects());
     objects.extend(flow::objects(created));
     objects.extend(api_services(profile, created));
     if profile == Profile::Kubernetes {
-        objects.extend(workload::objects(created));
+        objects.extend(workload::objects(services, created));
+    }
+    if let Companions::Done { root_ca: certificates } = companions {
+        objects.extend(root_ca(certificates));
     }
     objects
 }
@@ -127,6 +143,18 @@ mod tests {
         found.unwrap_or_else(|| panic!("{api_version} {kind} is not served"))
     }
 
+    fn all() -> Vec<Value> {
+        let companions = Companions::Done {
+            root_ca: "a certificate".to_owned(),
+        };
+        objects(
+            Profile::Kubernetes,
+            ServiceRange::default(),
+            &companions,
+            "1970-01-01T00:00:00Z",
+        )
+    }
+
     #[test]
     fn every_object_is_valid_and_as_defaulting_would_leave_it() {
         let ctx = WriteContext {
@@ -136,7 +164,7 @@ mod tests {
             version: "",
             user: User::default(),
         };
-        for object in objects(Profile::Kubernetes, "1970-01-01T00:00:00Z") {
+        for object in all() {
             let strategy: &dyn Strategy = resource(&object).strategy;
             let mut defaulted = object.clone();
             strategy.default(&mut defaulted);
@@ -152,7 +180,7 @@ mod tests {
     #[test]
     fn no_object_is_there_twice() {
         let mut seen = BTreeSet::new();
-        for object in objects(Profile::Kubernetes, "1970-01-01T00:00:00Z") {
+        for object in all() {
             let id = ["apiVersion", "kind"].map(|field| object::string(&object, &[field]).to_owned());
             let name = [object::namespace(&object).to_owned(), object::name(&object).to_owned()];
             assert!(seen.insert((id, name)), "{object}");

@@ -4,11 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::kind::budget::SYSTEM_CLASSES;
+use crate::kind::network::range::ServiceRange;
 
-/// Where services' addresses come from.
-pub const SERVICE_RANGE: &str = "10.96.0.0/12";
-/// The first of them, which is the server's.
-pub const SERVER_ADDRESS: &str = "10.96.0.1";
 /// The range of ports that services are given on every node, both ends included.
 pub const NODE_PORTS: (u16, u16) = (30_000, 32_767);
 
@@ -16,10 +13,11 @@ pub const NODE_PORTS: (u16, u16) = (30_000, 32_767);
 const ENDPOINT: &str = "192.0.2.1";
 const PORT: u16 = 6443;
 
-pub fn objects(created: &str) -> Vec<Value> {
-    let mut objects = server();
-    objects.push(range(created));
-    objects.push(address("default", "kubernetes", SERVER_ADDRESS));
+pub fn objects(services: ServiceRange, created: &str) -> Vec<Value> {
+    let own = services.server().to_string();
+    let mut objects = server(&own);
+    objects.push(range(services, created));
+    objects.push(address("default", "kubernetes", &own));
     objects.extend(SYSTEM_CLASSES.iter().map(|(name, value, description)| {
         json!({
             "apiVersion": "scheduling.k8s.io/v1",
@@ -33,7 +31,7 @@ pub fn objects(created: &str) -> Vec<Value> {
     objects
 }
 
-fn server() -> Vec<Value> {
+fn server(own: &str) -> Vec<Value> {
     let service = json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -44,8 +42,8 @@ fn server() -> Vec<Value> {
         },
         "spec": {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": PORT}],
-            "clusterIP": SERVER_ADDRESS,
-            "clusterIPs": [SERVER_ADDRESS],
+            "clusterIP": own,
+            "clusterIPs": [own],
             "type": "ClusterIP",
             "sessionAffinity": "None",
             "ipFamilies": ["IPv4"],
@@ -83,12 +81,12 @@ fn server() -> Vec<Value> {
     vec![service, endpoints, slice]
 }
 
-fn range(created: &str) -> Value {
+fn range(services: ServiceRange, created: &str) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
         "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": [SERVICE_RANGE]},
+        "spec": {"cidrs": [services.to_string()]},
         "status": {"conditions": [{
             "type": "Ready",
             "status": "True",

@@ -4,6 +4,7 @@ pub mod address;
 pub mod endpoints;
 pub mod ingress;
 pub mod policy;
+pub mod range;
 pub mod service;
 mod service_print;
 mod service_update;

@@ -57,13 +57,32 @@ const LOCK_FILE: &str = "LOCK";
 /// A directory of the machine's file system.
 pub struct RealDisk {
     directory: PathBuf,
+    durability: Durability,
+}
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The loss of power.
+    #[default]
+    Power,
+    /// The end of the process, however it comes, but not of the machine: nothing waits for the disk.
+    Process,
 }
 
 impl RealDisk {
     /// Uses a directory that exists.
-    pub fn new(directory: &Path) -> Self {
+    pub fn new(directory: &Path, durability: Durability) -> Self {
         Self {
             directory: directory.to_owned(),
+            durability,
+        }
+    }
+
+    fn file(&self, file: File) -> Arc<dyn DiskFile> {
+        match self.durability {
+            Durability::Power => Arc::new(file),
+            Durability::Process => Arc::new(Unsynced(file)),
         }
     }
 }
@@ -76,13 +95,12 @@ impl Disk for RealDisk {
             .create(true)
             .truncate(true)
             .clone();
-        Ok(Arc::new(options.open(self.directory.join(name))?))
+        Ok(self.file(options.open(self.directory.join(name))?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(
-            File::options().read(true).write(true).open(self.directory.join(name))?,
-        ))
+        let options = File::options().read(true).write(true).clone();
+        Ok(self.file(options.open(self.directory.join(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -105,7 +123,10 @@ impl Disk for RealDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
+        match self.durability {
+            Durability::Power => File::open(&self.directory)?.sync_all(),
+            Durability::Process => Ok(()),
+        }
     }
 
     fn free_space(&self) -> io::Result<u64> {
@@ -160,6 +181,31 @@ impl DiskFile for File {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         File::set_len(self, length)
+    }
+}
+
+/// A file that the system writes to the disk when it likes.
+struct Unsynced(File);
+
+impl DiskFile for Unsynced {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(&self.0, bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(&self.0, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
     }
 }
 

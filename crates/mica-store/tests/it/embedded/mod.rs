@@ -12,7 +12,7 @@ mod workload;
 
 use std::time::Duration;
 
-use mica_store::embedded::{AutoCompaction, Options};
+use mica_store::embedded::{AutoCompaction, Durability, Options};
 use mica_store::hub::Limits;
 
 /// Everything small, so that a test of a second passes through segments, checkpoints, merging and cleaning.
@@ -33,6 +33,7 @@ pub fn tiny() -> Options {
             ring_bytes: 1 << 20,
         },
         compaction: None,
+        durability: Durability::Power,
         disk: None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mica_api::{GroupResource, PlaneId};
-use mica_store::embedded::{EmbeddedStore, Options};
+use mica_store::embedded::{Durability, EmbeddedStore, Options};
 use mica_store::{
     Change, Compare, Key, KeyRange, PlaneKeys, RangeQuery, ReadError, Record, Revision, Signal, Store, Txn, Write,
 };
@@ -407,4 +407,26 @@ async fn after_closing_everything_is_refused_and_watches_end() {
             .is_err()
     );
     assert!(store.compact(revision).await.is_err());
+}
+
+/// Without waiting for the disk, what was acknowledged is still there for whoever opens the directory next.
+#[tokio::test]
+async fn a_store_that_does_not_sync_keeps_what_the_system_keeps() {
+    let home = tempfile::tempdir().unwrap();
+    let options = || Options {
+        durability: Durability::Process,
+        ..tiny()
+    };
+    for round in 0..3 {
+        let store = EmbeddedStore::open(home.path(), options()).unwrap();
+        for earlier in 0..round {
+            let record = store.get(&key(1, &format!("k{earlier}"))).await.unwrap();
+            assert_eq!(record.unwrap().value, "v", "round {round}");
+        }
+        put(&store, &key(1, &format!("k{round}")), "v").await;
+        store.close();
+    }
+    // Both kinds read each other's files.
+    let store = EmbeddedStore::open(home.path(), tiny()).unwrap();
+    assert!(store.get(&key(1, "k2")).await.unwrap().is_some());
 }

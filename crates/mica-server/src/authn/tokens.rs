@@ -1,0 +1,151 @@
+//! Bearer tokens from a file: lines of `token,user,uid[,"group,group"]`, read once.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use sha2::{Digest as _, Sha256};
+
+use crate::authz::User;
+
+/// The users that tokens stand for. Found by the token's hash: how long a search takes then says nothing about a token.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens(HashMap<[u8; 32], User>);
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadTokens {
+    #[error("{path}")]
+    Unreadable {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("token file '{path}' must have at least 3 columns (token, user name, user uid), found {found}")]
+    FewColumns { path: String, found: usize },
+    #[error("token file '{path}': line {line}: a quote is not closed")]
+    OpenQuote { path: String, line: usize },
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+impl Tokens {
+    pub fn read(path: &Path) -> Result<Self, BadTokens> {
+        let shown = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, &shown),
+            Err(source) => Err(BadTokens::Unreadable { path: shown, source }),
+        }
+    }
+
+    fn parse(text: &str, path: &str) -> Result<Self, BadTokens> {
+        let mut users = HashMap::new();
+        for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+            let columns = columns(line).ok_or_else(|| BadTokens::OpenQuote {
+                path: path.to_owned(),
+                line: i + 1,
+            })?;
+            let [token, name, uid, rest @ ..] = &columns[..] else {
+                return Err(BadTokens::FewColumns {
+                    path: path.to_owned(),
+                    found: columns.len(),
+                });
+            };
+            if token.is_empty() {
+                tracing::warn!("an empty token is in the file of tokens, line {}", i + 1);
+                continue;
+            }
+            let groups = rest.first().map(|groups| groups.split(',').map(str::to_owned));
+            let mut groups: Vec<String> = groups.into_iter().flatten().collect();
+            groups.push("system:authenticated".to_owned());
+            let user = User {
+                name: name.clone(),
+                uid: uid.clone(),
+                groups,
+                ..User::default()
+            };
+            users.insert(hash(token), user);
+        }
+        Ok(Self(users))
+    }
+
+    /// Whose token a request carries.
+    pub fn user(&self, headers: &HeaderMap) -> Option<&User> {
+        let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        self.0.get(&hash(token.trim()))
+    }
+}
+
+/// The columns of a line, of which some are quoted. A doubled quote inside stands for one.
+fn columns(line: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    let mut rest = line;
+    loop {
+        let mut column = String::new();
+        if let Some(mut quoted) = rest.strip_prefix('"') {
+            loop {
+                let (part, after) = quoted.split_once('"')?;
+                column.push_str(part);
+                match after.strip_prefix('"') {
+                    Some(more) => {
+                        column.push('"');
+                        quoted = more;
+                    }
+                    None => {
+                        rest = after;
+                        break;
+                    }
+                }
+            }
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            column.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        all.push(column);
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return Some(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user<'a>(tokens: &'a Tokens, header: &str) -> Option<&'a User> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
+        tokens.user(&headers)
+    }
+
+    #[test]
+    fn a_token_stands_for_the_user_of_its_line() {
+        let tokens = Tokens::parse("t1,ann,1,\"dev,\"\"ops\"\"\"\n\n,nobody,0\nt2,bob,2\n", "f").unwrap();
+        let ann = user(&tokens, "Bearer t1").unwrap();
+        assert_eq!((ann.name.as_str(), ann.uid.as_str()), ("ann", "1"));
+        assert_eq!(ann.groups, ["dev", "\"ops\"", "system:authenticated"]);
+        assert_eq!(user(&tokens, "bearer t2").unwrap().name, "bob");
+        for unknown in ["Bearer t3", "Bearer ", "Basic t1", "t1"] {
+            assert_eq!(user(&tokens, unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_short_or_not_closed_is_named() {
+        let refused = |text: &str| Tokens::parse(text, "f").unwrap_err().to_string();
+        assert_eq!(
+            refused("t1,ann"),
+            "token file 'f' must have at least 3 columns (token, user name, user uid), found 2"
+        );
+        assert_eq!(
+            refused("a,b,c\n\"x,ann,1"),
+            "token file 'f': line 2: a quote is not closed"
+        );
+    }
+}
