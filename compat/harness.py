@@ -2,6 +2,7 @@
 
 Every server gets a fresh directory and a free loopback port, and is ended by its own pid when the `with` block is left.
 """
+import json
 import os
 import re
 import shutil
@@ -12,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60
+PATIENCE_SECONDS = 30
 
 
 def free_port():
@@ -84,6 +87,61 @@ def mica(*arguments):
         command = [mica_binary(), "up", "--data-dir", directory, "--listen", f"127.0.0.1:{port}"]
         with running([*command, *arguments], directory):
             yield Server(Path(directory) / "admin.kubeconfig", directory)
+
+
+@contextmanager
+def mica_with_a_past(plane):
+    """`mica up` with every kind of Kubernetes on a compacted etcd: yields the server, and for root and a plane what expired."""
+    with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory, etcd(directory, free_port(), free_port()) as store:
+        arguments = ["--profile", "kubernetes", "--store", store]
+        with mica(*arguments) as server:
+            expired = {"root": past(server.kubeconfig), "plane": past(server.create_plane(plane))}
+        body = json.dumps({"revision": max(int(p["last"]) for p in expired.values())}).encode()
+        urllib.request.urlopen(f"{store.replace('etcd', 'http', 1)}/v3/kv/compaction", body, timeout=30).close()
+        # A server that has just started remembers nothing of before.
+        with mica(*arguments) as server:
+            yield server, expired
+
+
+def past(kubeconfig):
+    """Writes a few objects into the namespace `expired`: a version and a page's token that are old when it is over, and the last version."""
+    kubectl(kubeconfig, "create", "namespace", "expired")
+    for name in "abcd":
+        kubectl(kubeconfig, "-n", "expired", "create", "configmap", name)
+    listed = json.loads(kubectl(kubeconfig, "get", "--raw", "/api/v1/namespaces/expired/configmaps?limit=1"))["metadata"]
+    kubectl(kubeconfig, "-n", "expired", "delete", "configmap", "d")
+    last = json.loads(kubectl(kubeconfig, "get", "--raw", "/api/v1/namespaces/expired/configmaps"))["metadata"]
+    return {"version": listed["resourceVersion"], "token": listed["continue"], "last": last["resourceVersion"]}
+
+
+@contextmanager
+def etcd(directory, port, peer):
+    """A real etcd on a directory. It keeps its data, so that it can be stopped and started again."""
+    client, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
+    command = [tool("etcd"), "--data-dir", directory, "--listen-client-urls", client, "--advertise-client-urls", client]
+    command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: urllib.request.urlopen(f"{client}/health", timeout=2).status == 200)
+        yield f"etcd://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def until(holds):
+    """Waits for a state; an exception means that it is not there yet."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            if holds():
+                return
+            problem = "it does not hold"
+        except (OSError, RuntimeError) as error:
+            problem = error
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"waited in vain: {problem}")
+        time.sleep(0.05)
 
 
 @contextmanager

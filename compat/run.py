@@ -1,51 +1,60 @@
 #!/usr/bin/env python3
 """Runs real foreign clients against the server, on root and on a plane.
 
-  run.py [NAME...]            every check, or only the tours so named, `client-go` and `shared`
+  run.py [NAME...]            every check, or only the tours so named and the programs so named (PROGRAMS below)
   run.py --reference          every check against $KUBE_APISERVER instead: shows that the checks themselves are right
   run.py --record [NAME...]   writes the tours' transcripts anew: upstream's from $KUBE_APISERVER, our own from our server
 """
 import argparse
-import subprocess
 import sys
+from contextlib import contextmanager
 
 import harness
+import programs
 import shared
 import tour
 
-# Checks that are no tours.
-PROGRAMS = {"client-go", "shared"}
+PLANE = "compat"
+# Checks that are no tours, in the order in which they run.
+PROGRAMS = ["client-go", "reconnect", "python", "javascript", "shared"]
 
 
-def check_client_go(places):
-    """The Go program ends with 0 when every claim held, and prints each."""
-    print("client-go:", flush=True)
-    program = harness.PROJECT / ".tools" / "bin" / "check-client-go"
-    subprocess.run(["go", "build", "-o", str(program), "./clientgo"], cwd=harness.PROJECT / "compat", check=True)
-    passed = failed = 0
-    for name, kubeconfig in places.items():
-        done = subprocess.run([str(program), "--kubeconfig", str(kubeconfig)], capture_output=True, text=True, timeout=300)
-        for line in done.stdout.splitlines():
-            print(f"  {name}: {line}")
-            passed, failed = passed + line.startswith("ok "), failed + line.startswith("FAIL ")
-        if done.returncode and "FAIL " not in done.stdout:
-            failed += 1
-            print(f"  {name}: FAIL the program ended early\n{done.stderr[-2000:]}")
-    return passed, failed
+@contextmanager
+def with_a_past(reference):
+    """A server with every kind of Kubernetes, and what expired in its places; nothing did in the reference."""
+    if reference:
+        with harness.kube_apiserver() as server:
+            yield server, {}
+    else:
+        with harness.mica_with_a_past(PLANE) as pair:
+            yield pair
 
 
 def check(names, reference):
-    with harness.kube_apiserver() if reference else harness.mica() as server:
-        places = {"root": server.kubeconfig}
-        if not reference:
-            places["plane"] = server.create_plane("compat")
-        totals = {}
-        tours = [n for n in names if n not in PROGRAMS]
-        if not names or tours:
-            totals["tour"] = tour.check(server, places, tours, own=not reference)
-        if not names or "client-go" in names:
-            totals["client-go"] = check_client_go(places)
-    if not reference and (not names or "shared" in names):
+    """How many checks failed."""
+    wanted = [n for n in PROGRAMS if not names or n in names]
+    tours = [n for n in names if n not in PROGRAMS]
+    totals = {}
+    if not names or tours or "client-go" in wanted:
+        with harness.kube_apiserver() if reference else harness.mica() as server:
+            places = {"root": server.kubeconfig}
+            if not reference:
+                places["plane"] = server.create_plane(PLANE)
+            if not names or tours:
+                totals["tour"] = tour.check(server, places, tours, own=not reference)
+            if "client-go" in wanted:
+                totals["client-go"] = programs.client_go(places)
+    if "reconnect" in wanted and not reference:
+        totals["reconnect"] = programs.reconnect()
+    if "python" in wanted or "javascript" in wanted:
+        with with_a_past(reference) as (server, expired):
+            places = {"root": server.kubeconfig}
+            if not reference:
+                places["plane"] = server.plane(PLANE)
+            for name, run in (("python", programs.python), ("javascript", programs.javascript)):
+                if name in wanted:
+                    totals[name] = run(places, expired)
+    if "shared" in wanted and not reference:
         totals["shared"] = shared.check()
     for what, (passed, failed) in totals.items():
         print(f"{what}: {passed} passed, {failed} failed")

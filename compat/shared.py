@@ -2,47 +2,15 @@
 
 Every claim is a line of output, `ok …` or `FAIL …`, as the other checks print them.
 """
+import ssl
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager, ExitStack
-import ssl
+from contextlib import ExitStack
 
 import harness
-
-PATIENCE_SECONDS = 30
-
-
-@contextmanager
-def etcd(directory, port, peer):
-    """A real etcd on a directory. It keeps its data, so that it can be stopped and started again."""
-    client, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
-    command = [harness.tool("etcd"), "--data-dir", directory, "--listen-client-urls", client, "--advertise-client-urls", client]
-    command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until(lambda: urllib.request.urlopen(f"{client}/health", timeout=2).status == 200)
-        yield f"etcd://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def until(holds):
-    """Waits for a state; an exception means that it is not there yet."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            if holds():
-                return
-            problem = "it does not hold"
-        except (OSError, RuntimeError) as error:
-            problem = error
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"waited in vain: {problem}")
-        time.sleep(0.05)
+from harness import etcd, until
 
 
 def ready(server):
