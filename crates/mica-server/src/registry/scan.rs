@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Revision};
+use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Record, Revision};
 
 use super::Registry;
 use crate::custom::Definition;
@@ -13,8 +13,12 @@ use crate::plane::Plane;
 use crate::scheme::Served;
 use crate::stored::{Content, Stored};
 
-/// How many records are read from the store at once: enough to amortise the call, few enough to stay small.
+/// How many records are read from the store at once, at most: enough to amortise the call.
 const PAGE: usize = 500;
+/// How many are read first, when their size is not known: an object can have a megabyte and more.
+const FIRST_PAGE: usize = 32;
+/// About how many bytes are read at once from then on.
+const PAGE_BYTES: usize = 2 << 20;
 /// Places of base objects that are looked at one by one when objects are counted.
 const COUNTED_PLACES: usize = 16;
 
@@ -114,7 +118,7 @@ impl Scan {
             buffer,
             started: false,
             finished: false,
-            page: PAGE,
+            page: FIRST_PAGE,
         }
     }
 
@@ -210,6 +214,7 @@ impl Scan {
         } else {
             None
         };
+        self.page = fitting(&page.records);
         for (key, record) in page.records {
             while let Some(under) = base.front()
                 && *under < key
@@ -243,7 +248,6 @@ impl Scan {
             self.buffer = shown?.into();
         }
         self.after = last;
-        self.page = PAGE;
         Ok(())
     }
 
@@ -267,6 +271,13 @@ impl Scan {
             self.buffer.push_back((key, stored));
         }
     }
+}
+
+/// How many records like these make a page.
+fn fitting(records: &[(Key, Record)]) -> usize {
+    let bytes: usize = records.iter().map(|(_, record)| record.value.len()).sum();
+    let each = bytes / records.len().max(1);
+    (PAGE_BYTES / each.max(1)).clamp(1, PAGE)
 }
 
 fn plane_key(plane: &Plane, served: &Served, rest: &str) -> Key {
