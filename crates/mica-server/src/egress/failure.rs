@@ -26,7 +26,10 @@ impl CallError {
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Transport { cause, .. } => {
-                matches!(cause, Cause::NoTurn | Cause::NoConnection | Cause::NoHeaders)
+                matches!(
+                    cause,
+                    Cause::NoTurn | Cause::NoConnection | Cause::NoHeaders | Cause::NoTime
+                )
             }
             Self::Body(text) => text == BODY_TIMEOUT,
             Self::Config(_) | Self::Answer(_) => false,
@@ -60,6 +63,9 @@ pub enum Cause {
     NoTurn,
     #[error("context deadline exceeded")]
     NoConnection,
+    /// The answer was to ask again when there is no time left to.
+    #[error("context deadline exceeded")]
+    NoTime,
     #[error("net/http: request canceled (Client.Timeout exceeded while awaiting headers)")]
     NoHeaders,
 }

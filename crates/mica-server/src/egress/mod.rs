@@ -33,7 +33,8 @@ pub use target::{BadService, ClientConfig, ServiceReference, Services};
 use connect::Connector;
 use limit::Limits;
 use pool::{Connection, Pool};
-use target::Target;
+use reply::Reply;
+use target::{Place, Target};
 
 /// Largest answer of a webhook: a batch of objects, each of which may be as large as the store takes.
 pub const MAX_REPLY: usize = 32 << 20;
@@ -97,6 +98,9 @@ pub struct EgressOptions {
     pub services: Services,
 }
 
+/// How often a call is made again because the answer says when to. As upstream's client.
+const RETRIES: usize = 10;
+
 /// Makes calls.
 #[derive(Clone)]
 pub struct Egress {
@@ -151,14 +155,42 @@ impl Egress {
             cause,
         };
         let place = target.place(call.tenant, &self.shared.services).map_err(at)?;
+        for _ in 0..RETRIES {
+            let reply = self.attempt(call, target, &place, body.clone(), deadline).await?;
+            let Some(pause) = reply.retry_after() else {
+                return reply.into_json();
+            };
+            let then = Instant::now() + pause;
+            if then >= deadline {
+                // Upstream waits until there is no time left and says the same.
+                return Err(at(Cause::NoTime));
+            }
+            tokio::time::sleep_until(then).await;
+        }
+        self.attempt(call, target, &place, body, deadline).await?.into_json()
+    }
+
+    /// Asks once, whatever the answer.
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        target: &Target<'_>,
+        place: &Place,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Reply, CallError> {
+        let at = |cause: Cause| CallError::Transport {
+            url: target.url(),
+            cause,
+        };
         let mut again = true;
         loop {
-            let pooled = if again { self.shared.pool.take(&place) } else { None };
+            let pooled = if again { self.shared.pool.take(place) } else { None };
             let reused = pooled.is_some();
             let mut connection = match pooled {
                 Some(connection) => connection,
                 None => {
-                    let connecting = self.shared.connector.connect(&place);
+                    let connecting = self.shared.connector.connect(place);
                     let stream = tokio::time::timeout_at(deadline, connecting)
                         .await
                         .map_err(|_| at(Cause::NoConnection))?
@@ -182,8 +214,8 @@ impl Egress {
                 }
             };
             let reply = reply::read(response, call.max_reply, deadline).await?;
-            self.shared.pool.put(place, connection);
-            return reply.into_json();
+            self.shared.pool.put(place.clone(), connection);
+            return Ok(reply);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Answers, judged as upstream's client judges them: which are good, and what is said about the others.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
@@ -19,6 +21,8 @@ const MAX_TEXT: usize = 2048;
 pub(super) struct Reply {
     status: StatusCode,
     content_type: Option<String>,
+    /// The header that says when to ask again, in seconds.
+    retry_after: Option<i64>,
     body: Bytes,
 }
 
@@ -29,8 +33,10 @@ pub(super) async fn read(response: Response<Incoming>, max: usize, deadline: Ins
         .await
         .map_err(|_| CallError::Body(BODY_TIMEOUT.to_owned()))??;
     let content_type = head.headers.get(CONTENT_TYPE);
+    let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     Ok(Reply {
         status: head.status,
+        retry_after: retry_after.and_then(|text| text.parse().ok()),
         content_type: content_type.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
         body,
     })
@@ -62,6 +68,13 @@ async fn collect(mut body: Incoming, max: usize) -> Result<Bytes, CallError> {
 }
 
 impl Reply {
+    /// How long to wait before asking again, if that is what the answer says.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        let busy = self.status == StatusCode::TOO_MANY_REQUESTS || self.status.as_u16() >= 500;
+        let seconds = self.retry_after.filter(|_| busy)?;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    }
+
     /// The JSON document of a good answer.
     pub(super) fn into_json(self) -> Result<Bytes, CallError> {
         if self

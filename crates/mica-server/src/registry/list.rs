@@ -18,6 +18,9 @@ use crate::stored::Stored;
 /// Upstream's sentence for a page whose snapshot is gone.
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
+/// How much of a list that a webhook converts is held before any of it is sent.
+const CONVERTED_AHEAD: usize = 16 << 20;
+
 /// A list under way: an ordered walk, filtered.
 pub struct Listing {
     scan: Scan,
@@ -99,6 +102,11 @@ impl Registry {
                 return Err(error);
             }
         };
+        if options.limit == 0 && scan.converts() {
+            // Upstream converts the whole list before it answers: as long as it is not too large, so do we, and a webhook
+            // that fails is told by a Status. Beyond that the answer is cut off, which clients see too.
+            scan.read_ahead(CONVERTED_AHEAD).await?;
+        }
         Ok(Listing {
             scan,
             selection,
@@ -214,7 +222,7 @@ impl Listing {
             }
         }
         // Whether anything follows does not depend on whether it matches: looking for a match could walk everything.
-        if self.scan.next().await?.is_none() {
+        if !self.scan.has_more().await? {
             return Ok(ListPage {
                 items,
                 continue_token: String::new(),
@@ -236,7 +244,7 @@ impl Listing {
         })
     }
 
-    /// How many objects follow this page; unknown under a selector. One was taken from the walk already.
+    /// How many objects follow this page; unknown under a selector.
     async fn remaining(&mut self, page: &[(Key, Stored)]) -> Result<Option<u64>, ApiError> {
         if !self.selection.is_everything() {
             return Ok(None);
@@ -251,7 +259,7 @@ impl Listing {
         {
             return Ok(Some(count));
         }
-        let mut count = 1;
+        let mut count = 0;
         while self.scan.next().await?.is_some() {
             count += 1;
         }

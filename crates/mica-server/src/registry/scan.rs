@@ -143,6 +143,11 @@ impl Scan {
         self
     }
 
+    /// Whether a webhook may have to convert what is read.
+    pub fn converts(&self) -> bool {
+        self.served.custom_kind().is_some_and(super::converts_by_webhook)
+    }
+
     /// The revision whose state this walk shows. Reads the first page if that has not happened.
     pub async fn revision(&mut self) -> Result<Revision, ApiError> {
         if !self.started {
@@ -157,6 +162,14 @@ impl Scan {
             self.fill().await?;
         }
         Ok(self.buffer.pop_front())
+    }
+
+    /// Whether anything follows. Custom objects are not read for that: a page must not fail because of the one after it.
+    pub async fn has_more(&mut self) -> Result<bool, ApiError> {
+        while self.buffer.is_empty() && !self.finished && self.served.custom_kind().is_none() {
+            self.fill().await?;
+        }
+        Ok(!self.buffer.is_empty() || !self.finished)
     }
 
     /// The next object if it has been read already.
@@ -195,7 +208,24 @@ impl Scan {
         Ok(Some(count))
     }
 
+    /// Reads on until so many bytes are held, or everything is: what fails while this goes on fails whole.
+    pub async fn read_ahead(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let mut held = 0;
+        let mut counted = 0;
+        while !self.finished && held < bytes {
+            self.fill().await?;
+            held += self
+                .buffer
+                .range(counted..)
+                .map(|(_, stored)| stored.json().len())
+                .sum::<usize>();
+            counted = self.buffer.len();
+        }
+        Ok(())
+    }
+
     async fn fill(&mut self) -> Result<(), ApiError> {
+        let mut ready = std::mem::take(&mut self.buffer);
         let query = RangeQuery {
             range: &self.range,
             at: self.at,
@@ -247,6 +277,8 @@ impl Scan {
             };
             self.buffer = shown?.into();
         }
+        ready.append(&mut self.buffer);
+        self.buffer = ready;
         self.after = last;
         Ok(())
     }

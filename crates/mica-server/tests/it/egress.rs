@@ -1,5 +1,7 @@
 //! Calls out of the server, against a real HTTPS server.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -451,4 +453,51 @@ async fn a_tenant_whose_webhook_hangs_waits_alone() {
         "whoever gives up makes room"
     );
     const { assert!(MAX_REPLY > 1 << 20) };
+}
+
+/// An answer that says when to ask again.
+fn later(code: u16, after: &str) -> Answer {
+    let text = format!("HTTP/1.1 {code} Said\r\nRetry-After: {after}\r\nContent-Length: 0\r\n\r\n");
+    Answer::Raw(text.into_bytes())
+}
+
+#[tokio::test]
+async fn an_answer_that_says_when_to_ask_again_is_asked_again() {
+    let answers = |code: u16, after: &'static str, refusals: usize| {
+        let left = AtomicUsize::new(refusals);
+        Hook::start(
+            move |_| match left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+                Ok(_) => later(code, after),
+                Err(_) => Answer::Json(json!({"well": 1})),
+            },
+        )
+    };
+    let egress = egress();
+    for code in [429, 500, 503] {
+        let hook = answers(code, "0", 3).await;
+        let answer = Asking::new(&egress).ask(&hook.client_config("/x")).await;
+        assert_eq!(
+            (answer.unwrap().as_str(), hook.seen().len()),
+            ("{\"well\":1}", 4),
+            "{code}"
+        );
+    }
+    // Ten times, and no more.
+    let hook = answers(503, "0", 11).await;
+    let refused = Asking::new(&egress).ask(&hook.client_config("/x")).await.unwrap_err();
+    assert_eq!(
+        (refused.as_str(), hook.seen().len()),
+        ("the server is currently unable to handle the request", 11)
+    );
+    // Not for other codes, nor for what is no number of seconds.
+    for (code, after) in [(400, "0"), (503, "soon"), (503, "Fri, 31 Dec 1999 23:59:59 GMT")] {
+        let hook = answers(code, after, 1).await;
+        Asking::new(&egress).ask(&hook.client_config("/x")).await.unwrap_err();
+        assert_eq!(hook.seen().len(), 1, "{code} {after}");
+    }
+    // Nor when there is no time for it.
+    let hook = answers(503, "3600", 1).await;
+    let late = Asking::new(&egress).ask(&hook.client_config("/x")).await.unwrap_err();
+    assert!(late.ends_with(": context deadline exceeded"), "{late}");
+    assert_eq!(hook.seen().len(), 1);
 }

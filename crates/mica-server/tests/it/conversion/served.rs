@@ -429,3 +429,34 @@ async fn a_planes_webhook_reaches_no_loopback_and_does_not_hold_its_plane() {
     scene.api.delete("/apis/mica.dev/v1alpha1/planes/p").await;
     scene.api.until("/apis/mica.dev/v1alpha1/planes/p", 404).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_list_fails_whole_when_one_of_its_last_objects_cannot_be_converted() {
+    let hook = Hook::start(|seen| {
+        let mut review = review(seen);
+        let objects = review["response"]["convertedObjects"].as_array().unwrap();
+        if objects.iter().any(|object| object["metadata"]["name"] == "n999") {
+            review["response"]["result"] = json!({"status": "Failed", "message": "I will not"});
+        }
+        Answer::Json(review)
+    })
+    .await;
+    let world = World::start().await;
+    let api = world.root().await;
+    define(&api, &definition(&hook.client_config("/convert"), "v1")).await;
+    let made = (100..1000).map(|i| {
+        let api = api.clone();
+        async move { api.post(V1, &one(&format!("n{i}"), "h:1")).await.code() }
+    });
+    let made: Vec<u16> =
+        futures::StreamExt::collect(futures::StreamExt::buffer_unordered(futures::stream::iter(made), 16)).await;
+    assert!(made.iter().all(|code| *code == 201));
+    let failed = api.get(V2).await;
+    assert_eq!(failed.code(), 429, "nothing of it was sent");
+    let expected = format!("storage is (re)initializing: failed to list g.example/v2, Kind=Thing: {WHY}");
+    assert_eq!(failed.message(), expected);
+    // Pages that do not hold it are whole.
+    assert_eq!(names(&api.get(&format!("{V2}?limit=500")).await.expect(200)).len(), 500);
+    assert_eq!(names(&api.get(V1).await.expect(200)).len(), 900);
+    world.stop().await;
+}
