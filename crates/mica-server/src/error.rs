@@ -2,6 +2,7 @@
 //!
 //! The outside text (what clients match on, upstream's words) and the inside cause (logged, never sent) are separate.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -32,7 +33,7 @@ enum Body {
 #[derive(Debug)]
 struct Status {
     code: StatusCode,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     details: Option<Map<String, Value>>,
     /// `metadata.continue`, for expired list tokens.
@@ -40,18 +41,28 @@ struct Status {
     retry_after: Option<Duration>,
     /// Told in headers, as with an answer that succeeds.
     warnings: Vec<String>,
+    /// Whose words these are.
+    author: Author,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Author {
+    Server,
+    /// Nothing that the server does may depend on what a webhook says.
+    Webhook,
 }
 
 impl ApiError {
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self::from_status(Status {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
             continue_token: None,
             retry_after: None,
             warnings: Vec::new(),
+            author: Author::Server,
         })
     }
 
@@ -205,11 +216,52 @@ impl ApiError {
     }
 
     pub fn is_stale_plane(&self) -> bool {
-        matches!(&self.body, Body::Status(status) if status.reason == STALE_PLANE)
+        self.is_own(STALE_PLANE)
     }
 
     pub fn is_already_exists(&self) -> bool {
-        matches!(&self.body, Body::Status(status) if status.reason == "AlreadyExists")
+        self.is_own("AlreadyExists")
+    }
+
+    fn is_own(&self, reason: &str) -> bool {
+        matches!(&self.body, Body::Status(status) if status.reason == reason && status.author == Author::Server)
+    }
+
+    /// The Status that a webhook refuses a request with.
+    pub fn denied(denied: mica_machinery::admission::Denied) -> Self {
+        let mut error = Self::new(
+            StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST),
+            "",
+            denied.message,
+        );
+        if let Body::Status(status) = &mut error.body {
+            status.reason = denied.reason.into();
+            status.details = denied.details;
+            status.author = Author::Webhook;
+        }
+        error
+    }
+
+    /// The same refusal under another code and reason, with causes, and with another message if there is one.
+    #[must_use]
+    pub(crate) fn recast(
+        mut self,
+        code: u16,
+        reason: &'static str,
+        message: Option<String>,
+        causes: &[String],
+    ) -> Self {
+        if let Body::Status(status) = &mut self.body {
+            status.code = StatusCode::from_u16(code).unwrap_or(StatusCode::FORBIDDEN);
+            status.reason = reason.into();
+            status.message = message.unwrap_or_else(|| std::mem::take(&mut status.message));
+            let causes: Vec<Value> = causes.iter().map(|cause| json!({"message": cause})).collect();
+            status
+                .details
+                .get_or_insert_default()
+                .insert("causes".to_owned(), causes.into());
+        }
+        self
     }
 
     /// 421: the request's host is not the one that the connection was made to.
@@ -447,7 +499,7 @@ impl ApiError {
         let mut out = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
             "message": status.message, "code": status.code.as_u16()});
         if !status.reason.is_empty() {
-            out["reason"] = status.reason.into();
+            out["reason"] = status.reason.as_ref().into();
         }
         if let Some(details) = &status.details {
             out["details"] = Value::Object(details.clone());

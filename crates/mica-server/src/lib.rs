@@ -3,6 +3,7 @@
 //! `http` is the outside (connections, TLS, the frame around every request), `serve` turns a request into a call on the
 //! `registry`, and the registry reads and writes the store. `plane` knows which control planes exist.
 
+pub mod admission;
 pub mod authn;
 pub mod authz;
 pub mod base;

@@ -230,6 +230,8 @@ pub struct WriteOptions {
     /// Empty if the client named none.
     pub field_manager: String,
     pub field_validation: FieldValidation,
+    /// How fields are to be validated, as the client put it; empty if it did not.
+    pub asked_validation: String,
 }
 
 /// Which options these are: upstream names the kind in errors, and patches have one rule more.
@@ -283,6 +285,7 @@ impl WriteOptions {
             dry_run,
             field_manager: manager.to_owned(),
             field_validation,
+            asked_validation: validation.to_owned(),
         })
     }
 }

@@ -11,6 +11,7 @@ use mica_machinery::meta::DeleteOptions;
 use mica_machinery::object;
 use serde_json::{Map, Value, json};
 
+use crate::admission::Doing;
 use crate::authz::{self, Grant, Target};
 use crate::encode;
 use crate::error::ApiError;
@@ -20,6 +21,9 @@ use crate::options::{DryRun, WriteOptions, WriteUse};
 use crate::registry::{Extent, Managers, PatchRequest, Patched, Scan, stored_value};
 use crate::request::Verb;
 use crate::serve::{Call, body, resource, respond};
+
+const BINDING: (&str, &str, &str) = ("", "v1", "Binding");
+const EVICTION: (&str, &str, &str) = ("policy", "v1", "Eviction");
 
 /// A part of a pod, node or service with an answer of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +56,7 @@ impl Part {
             Self::Eviction => evict(call, grant).await,
             Self::Log => log(call, grant).await,
             Self::Connection => {
+                admit_connection(call, grant).await?;
                 let pod = found(call, grant).await?;
                 let name = object::name(&pod);
                 if evict::is_placed(&pod) {
@@ -62,10 +67,12 @@ impl Part {
                 )))
             }
             Self::NodeProxy => {
+                admit_connection(call, grant).await?;
                 found(call, grant).await?;
                 Err(unreachable_node())
             }
             Self::ServiceProxy => {
+                admit_connection(call, grant).await?;
                 let service = found(call, grant).await?;
                 let name = field::quote(object::name(&service));
                 Err(ApiError::unavailable(format!(
@@ -126,6 +133,63 @@ fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOptions) -> Re
     Ok(body::read(format, &call.body, wanted, options.field_validation)?.object)
 }
 
+/// The body of a request as admission leaves it.
+async fn admitted(
+    call: &Call<'_>,
+    grant: &Grant,
+    options: &WriteOptions,
+    kind: (&'static str, &'static str, &'static str),
+    body: Value,
+) -> Result<Value, ApiError> {
+    let (body, warnings) = call
+        .server
+        .registry
+        .admit_part(grant, Doing::Create(options), kind, body)
+        .await?;
+    // Answers of these say nothing but that it is done.
+    drop(warnings);
+    Ok(body)
+}
+
+/// Asks admission about a connection, whose options are an object.
+async fn admit_connection(call: &Call<'_>, grant: &Grant) -> Result<(), ApiError> {
+    let kind = match (grant.target.served.plural(), grant.target.subresource.as_str()) {
+        ("pods", "exec") => "PodExecOptions",
+        ("pods", "attach") => "PodAttachOptions",
+        ("pods", "portforward") => "PodPortForwardOptions",
+        ("nodes", _) => "NodeProxyOptions",
+        ("services", _) => "ServiceProxyOptions",
+        _ => "PodProxyOptions",
+    };
+    let query = &call.query;
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    match kind {
+        "PodExecOptions" | "PodAttachOptions" => {
+            for field in ["stdin", "stdout", "stderr", "tty"] {
+                if query.flag(field) {
+                    options[field] = true.into();
+                }
+            }
+            if !query.text("container").is_empty() {
+                options["container"] = query.text("container").into();
+            }
+            if kind == "PodExecOptions" {
+                options["command"] = query.all("command").collect();
+            }
+        }
+        "PodPortForwardOptions" => {
+            let ports = query.all("ports").filter_map(|port| port.parse::<i64>().ok());
+            options["ports"] = ports.collect();
+        }
+        _ => options["path"] = query.text("path").into(),
+    }
+    let admitting = call
+        .server
+        .registry
+        .admit_part(grant, Doing::Connect, ("", "v1", kind), options);
+    admitting.await.map(drop)
+}
+
 /// `Status` of a write that leaves nothing to show.
 fn success(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let media = resource::media(call, Route::Object, &target.served)?;
@@ -151,7 +215,7 @@ fn success(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError>
 /// Brings a pod to a node.
 async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let binding = read(call, ("", "v1", "Binding"), &options)?;
+    let binding = read(call, BINDING, &options)?;
     let asked = object::name(&binding).to_owned();
     match grant.target.name.as_deref() {
         Some(name) if name != asked => {
@@ -162,6 +226,7 @@ async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError
         None if asked.is_empty() => return Err(ApiError::bad_request("Name parameter required.")),
         _ => {}
     }
+    let binding = admitted(call, grant, &options, BINDING, binding).await?;
     let errors = evict::validate_binding(&binding);
     if !errors.is_empty() {
         return Err(ApiError::internal_text(field::aggregate(&errors)));
@@ -193,6 +258,7 @@ async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError
         patch: &patch,
         options,
         manager: String::new(),
+        view: None,
     };
     call.server.registry.patch(&pods, request).await?;
     success(call, &grant.target)
@@ -236,12 +302,13 @@ fn other(
 /// Deletes a pod if its disruption budget, where it has one, has something left.
 async fn evict(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let eviction = read(call, ("policy", "v1", "Eviction"), &options)?;
+    let eviction = read(call, EVICTION, &options)?;
     if object::name(&eviction) != grant.target.object() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Eviction object",
         ));
     }
+    let eviction = admitted(call, grant, &options, EVICTION, eviction).await?;
     let deletion = eviction.get("deleteOptions").cloned().unwrap_or_default();
     let mut deletion = DeleteOptions::from_value(&deletion);
     if options.dry_run == DryRun::All {
@@ -308,8 +375,10 @@ async fn spend(call: &Call<'_>, grant: &Grant, pod: &Value, dry_run: DryRun) -> 
             dry_run,
             field_manager: String::new(),
             field_validation: crate::options::FieldValidation::Ignore,
+            asked_validation: String::new(),
         },
         manager: "kube-apiserver".to_owned(),
+        view: None,
     };
     registry.patch(&budget, request).await.map(drop)
 }

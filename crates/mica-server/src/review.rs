@@ -6,6 +6,7 @@ use mica_machinery::rbac::Rule;
 use mica_machinery::{managed, meta, object};
 use serde_json::{Value, json};
 
+use crate::admission::{Doing, Gate, Subject};
 use crate::authz::{Action, Asked, Grant, Realm, User};
 use crate::encode::Encoder;
 use crate::error::ApiError;
@@ -47,6 +48,10 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         user: grant.user.as_kind(),
     };
     served.strategy().default(&mut review);
+    let registry = &call.server.registry;
+    let gate = Gate::new(registry, grant, Doing::Create(&options), Subject::Resource).await?;
+    let mutated = gate.mutate(Some(review), None).await?;
+    let mut review = mutated.expect("mutation leaves an object");
     let errors = served.strategy().validate(&context, &review);
     if !errors.is_empty() {
         // Upstream names no kind here.
@@ -70,6 +75,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         &options.field_manager,
         context.now,
     );
+    gate.validate(Some(&review), None).await?;
     let status = decide(call, grant, &review).await?;
     if served.kind() == "SelfSubjectRulesReview" {
         // Upstream answers with nothing of the question.
@@ -78,7 +84,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     object::set(&mut review, &["status"], status);
     let bytes = Encoder::new(served, media).value(review)?;
     let mut response = respond(StatusCode::CREATED, media.output.format.media_type(), Body::full(bytes));
-    warn(&mut response, &read.warnings);
+    warn(&mut response, &[read.warnings, gate.take_warnings()].concat());
     Ok(response)
 }
 

@@ -23,7 +23,7 @@ use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate::{self, PatchType, Route};
 use crate::options::{WriteOptions, WriteUse};
-use crate::registry::{self, Managers, PatchRequest, Patched, served_value};
+use crate::registry::{self, Managers, PatchRequest, Patched, View, served_value};
 use crate::scheme::{Form, Served};
 use crate::serve::{Call, body, object as objects, resource, respond, warn};
 use crate::stored::Stored;
@@ -203,6 +203,7 @@ impl<'a> Scaling<'a> {
             patch: &patch,
             manager: resource::manager(call, &options.field_manager),
             options,
+            view: Some(self),
         };
         let written = call.server.registry.patch(grant, request).await?;
         Ok((written.stored, written.warnings))
@@ -366,6 +367,21 @@ impl<'a> Scaling<'a> {
             media.output.format.media_type(),
             Body::full(bytes),
         ))
+    }
+}
+
+/// Admission sees the Scale, and what it makes of it is the object's.
+impl View for Scaling<'_> {
+    fn served(&self) -> &Served {
+        self.served
+    }
+
+    fn part(&self, object: &Value) -> Result<Value, ApiError> {
+        self.old_scale(object)
+    }
+
+    fn with_part(&self, object: Value, part: &Value) -> Result<Value, ApiError> {
+        self.with_scale(object, part)
     }
 }
 

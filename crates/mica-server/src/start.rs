@@ -10,6 +10,7 @@ use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admissions;
 use crate::authn::Authenticator;
 use crate::authz::Authorizer;
 use crate::conversion::Converter;
@@ -80,12 +81,20 @@ impl Server {
         let egress = Egress::new(options.egress);
         let converter = Converter::new(egress.clone(), &options.metrics);
         let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
+        let admissions = Arc::new(Admissions::new(
+            store.clone(),
+            definitions.clone(),
+            egress.clone(),
+            authorizer.clone(),
+            &options.metrics,
+        ));
         let registry = Registry::new(
             store.clone(),
             directory.clone(),
             Arc::new(converter),
             authorizer.clone(),
         )
+        .with_admission(admissions.clone())
         .with_bookmarks_every(options.bookmark_interval)
         .with_services(options.services);
         if let Some(address) = options.address {
@@ -113,10 +122,11 @@ impl Server {
             definitions,
             openapi: OpenApi::new(&root_scheme, &plane_scheme),
             egress,
+            admissions,
         }))
     }
 
-    /// Starts the loops that run beside requests: following planes and definitions, settling those and draining planes.
+    /// Starts the loops that run beside requests: following planes, definitions and admission, settling definitions and draining planes.
     pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let (directory, following) = (self.directory.clone(), stop.clone());
         tasks.spawn(async move {
@@ -145,6 +155,13 @@ impl Server {
             tokio::select! {
                 () = following.cancelled() => {}
                 () = authorizer.follow() => {}
+            }
+        });
+        let (admissions, following) = (self.admissions.clone(), stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = following.cancelled() => {}
+                () = admissions.follow() => {}
             }
         });
         let worker = Worker::new(

@@ -5,6 +5,7 @@ use mica_machinery::facts::facts;
 use mica_machinery::kind::core::serviceaccount;
 use mica_machinery::{field, object};
 
+use crate::admission::Doing;
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
 use crate::http::Body;
@@ -74,6 +75,11 @@ async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     };
     let mut request = body::read(format, &call.body, wanted, options.field_validation)?.object;
     serviceaccount::default_token_request(&mut request);
+    let admitting = call
+        .server
+        .registry
+        .admit_part(grant, Doing::Create(&options), TOKEN_REQUEST, request);
+    let (request, warnings) = admitting.await?;
     let name = object::name(&request);
     if !name.is_empty() && name != grant.target.object() {
         let why = field::Error::invalid(
@@ -86,7 +92,7 @@ async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     call.server.registry.get(grant, "").await?;
     let errors = serviceaccount::validate_token_request(&request);
     if !errors.is_empty() {
-        return Err(ApiError::invalid(group, kind, "", &errors));
+        return Err(ApiError::invalid(group, kind, "", &errors).warned(&warnings));
     }
     Err(ApiError::new(
         StatusCode::NOT_IMPLEMENTED,

@@ -13,7 +13,7 @@ use super::typed::{Form, TypeErrors, check_scalar, form, forms_of_both, item_ele
 use crate::facts::MapKind;
 
 /// `live` with everything that `applied` says.
-pub(super) fn merge(live: &Value, applied: &Value, ty: TypeRef<'_>) -> Result<Value, TypeErrors> {
+pub fn merge(live: &Value, applied: &Value, ty: TypeRef<'_>) -> Result<Value, TypeErrors> {
     merge_optional(Some(live), Some(applied), ty).map(Option::unwrap_or_default)
 }
 

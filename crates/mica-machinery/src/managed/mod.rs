@@ -10,6 +10,7 @@ mod apply;
 mod apply_properties;
 #[cfg(test)]
 mod apply_tests;
+mod atomic;
 mod compare;
 mod conflict;
 mod entry;
@@ -31,11 +32,13 @@ mod validate;
 mod value;
 
 pub use apply::{ApplyError, OnConflict, apply, undecodable};
+pub use atomic::atomics_of;
 pub use compare::{Comparison, compare_objects};
 pub use conflict::{ConflictCause, Conflicts};
 pub use entry::{Entries, EntriesError, Entry, Manager, Operation};
 pub use fields::FieldsError;
 pub use fieldset::fields_of;
+pub use merge::merge as merge_objects;
 pub use path::{Path, PathElement, path_text};
 pub use request::request_of;
 pub use scale::{ReplicasPaths, managers_of_scale, managers_with_scale};

@@ -6,6 +6,7 @@
 pub mod escalation;
 mod policies;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -15,6 +16,7 @@ use mica_machinery::kind::User as KindUser;
 pub use mica_machinery::rbac::{Action, Asked, Decision};
 use mica_machinery::rbac::{Held, RoleRef, Rule};
 use mica_store::Store;
+use parking_lot::Mutex;
 
 use crate::authn::Trust;
 use crate::custom::Definition;
@@ -129,9 +131,38 @@ pub struct Grant {
     pub user: Arc<User>,
     /// Whether a change of what is not there may make it, or why not. Private, so that only this module makes a grant.
     may_create: Result<(), String>,
+    by: By,
+    annotations: Annotations,
+}
+
+/// What admission wants audit to know of a request, by key. Clones of a grant share it.
+#[derive(Clone, Debug, Default)]
+struct Annotations(Arc<Mutex<BTreeMap<String, String>>>);
+
+/// Who gave a permission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    Authorization,
+    /// The server gave it to itself.
+    Server,
 }
 
 impl Grant {
+    /// Whether the server acts on its own account: nobody's request is behind it.
+    pub fn is_internal(&self) -> bool {
+        self.by == By::Server
+    }
+
+    /// Tells audit something about the request. What is told again under the same key replaces what was told.
+    pub fn annotate(&self, key: String, value: String) {
+        self.annotations.0.lock().insert(key, value);
+    }
+
+    /// What audit was told.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        self.annotations.0.lock().clone()
+    }
+
     /// The same permission for another object of the same collection: what deletecollection does to each.
     #[must_use]
     pub fn for_object(&self, namespace: Option<&str>, name: &str) -> Self {
@@ -174,6 +205,8 @@ impl Permit {
             verb: self.verb,
             user: self.user,
             may_create: self.may_create,
+            by: By::Authorization,
+            annotations: Annotations::default(),
         }
     }
 }
@@ -526,5 +559,7 @@ pub(crate) fn system(verb: Verb, target: Target) -> Grant {
         verb,
         user: Arc::new(User::system()),
         may_create: Ok(()),
+        by: By::Server,
+        annotations: Annotations::default(),
     }
 }

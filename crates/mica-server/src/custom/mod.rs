@@ -26,6 +26,7 @@ use crate::plane::{Context, Plane};
 use crate::scheme::{Scheme, Served};
 use crate::stored::{Content, Stored};
 use set::Shared;
+pub(crate) use set::Weakly;
 pub use set::{Set, Versions};
 
 /// Planes whose definitions are kept loaded. An entry is a pointer and eight bytes a definition.

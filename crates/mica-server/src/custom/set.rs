@@ -201,7 +201,7 @@ impl Shared {
 }
 
 /// Values that are found again while somebody holds them.
-struct Weakly<T> {
+pub(crate) struct Weakly<T> {
     entries: Mutex<HashMap<Hash, Weak<T>>>,
 }
 
@@ -217,11 +217,11 @@ impl<T> Default for Weakly<T> {
 const SWEEP: usize = 256;
 
 impl<T> Weakly<T> {
-    fn find(&self, hash: &Hash) -> Option<Arc<T>> {
+    pub(crate) fn find(&self, hash: &Hash) -> Option<Arc<T>> {
         self.entries.lock().get(hash)?.upgrade()
     }
 
-    fn get_or_insert(&self, hash: Hash, make: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn get_or_insert(&self, hash: Hash, make: impl FnOnce() -> T) -> Arc<T> {
         if let Some(found) = self.find(&hash) {
             return found;
         }

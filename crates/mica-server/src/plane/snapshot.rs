@@ -499,6 +499,7 @@ impl Filling {
             patch: &patch,
             options: plain_options(),
             manager: "mica".to_owned(),
+            view: None,
         };
         self.server.registry.patch(&self.grant, request).await
     }
@@ -509,5 +510,6 @@ fn plain_options() -> WriteOptions {
         dry_run: DryRun::No,
         field_manager: String::new(),
         field_validation: FieldValidation::Ignore,
+        asked_validation: String::new(),
     }
 }

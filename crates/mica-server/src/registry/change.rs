@@ -29,11 +29,13 @@ impl Registry {
             dry_run: DryRun::No,
             field_manager: String::new(),
             field_validation: FieldValidation::Ignore,
+            asked_validation: String::new(),
         };
         let request = PatchRequest {
             patch: &patch,
             options,
             manager: manager.to_owned(),
+            view: None,
         };
         self.patch(grant, request).await.map(drop)
     }

@@ -80,7 +80,7 @@ impl Registry {
     }
 
     /// A whole object in another version, for its managers to be compared in.
-    pub(super) async fn in_manager_version(
+    pub(crate) async fn in_manager_version(
         &self,
         plane: &Plane,
         definition: Option<&Definition>,

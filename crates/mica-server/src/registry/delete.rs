@@ -6,10 +6,12 @@ use mica_machinery::kind::extension::definition;
 use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
 use mica_machinery::object;
 use mica_store::Revision;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::form::read_back;
 use super::{Registry, check_state, stored_value};
+use crate::admission::{Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
 use crate::options::{DryRun, ListOptions};
@@ -24,6 +26,9 @@ const TRIES: usize = 100;
 /// Objects of a collection deleted at once: they share the store's commits.
 const WORKERS: usize = 16;
 
+/// What clients are to be warned of, from deletions that may run side by side.
+pub type Warnings = Mutex<Vec<String>>;
+
 /// What a DELETE did.
 pub enum Deleted {
     /// The object is gone; this was its last state.
@@ -34,16 +39,35 @@ pub enum Deleted {
 
 impl Registry {
     pub async fn delete(&self, grant: &Grant, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        self.delete_warned(grant, options, &Mutex::default()).await
+    }
+
+    /// The same, and what clients are to be warned of.
+    pub async fn delete_warned(
+        &self,
+        grant: &Grant,
+        options: &DeleteOptions,
+        warnings: &Warnings,
+    ) -> Result<Deleted, ApiError> {
         refuse_immortal(&grant.target)?;
-        self.delete_any(grant, options).await
+        self.delete_until_done(grant, options, warnings).await
     }
 
     /// The same, for namespaces that only go with their plane too.
     pub async fn delete_any(&self, grant: &Grant, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        self.delete_until_done(grant, options, &Mutex::default()).await
+    }
+
+    async fn delete_until_done(
+        &self,
+        grant: &Grant,
+        options: &DeleteOptions,
+        warnings: &Warnings,
+    ) -> Result<Deleted, ApiError> {
         check_state(grant)?;
         let target = &grant.target;
         for _ in 0..TRIES {
-            if let Some(deleted) = self.try_delete(target, options).await? {
+            if let Some(deleted) = self.try_delete(grant, options, warnings).await? {
                 return Ok(deleted);
             }
         }
@@ -55,7 +79,13 @@ impl Registry {
     }
 
     /// One try. `None`: another write came between.
-    async fn try_delete(&self, target: &Target, options: &DeleteOptions) -> Result<Option<Deleted>, ApiError> {
+    async fn try_delete(
+        &self,
+        grant: &Grant,
+        options: &DeleteOptions,
+        warnings: &Warnings,
+    ) -> Result<Option<Deleted>, ApiError> {
+        let target = &grant.target;
         let served = &target.served;
         let dry_run = if options.dry_run.is_empty() {
             DryRun::No
@@ -99,6 +129,10 @@ impl Registry {
                 next: Next::Keep,
             };
         }
+        if plan != Deletion::Pending {
+            let told = self.admit_deletion(grant, options, &old).await?;
+            warnings.lock().extend(told);
+        }
         let (marked, next) = match plan {
             Deletion::Pending => return Ok(Some(Deleted::Waiting(shown))),
             Deletion::Now => {
@@ -132,12 +166,29 @@ impl Registry {
         Ok(revision.map(|revision| Deleted::Waiting(packed.at(revision))))
     }
 
+    /// Asks admission about a deletion, and returns what clients are to be warned of.
+    async fn admit_deletion(
+        &self,
+        grant: &Grant,
+        options: &DeleteOptions,
+        old: &Value,
+    ) -> Result<Vec<String>, ApiError> {
+        let gate = Gate::new(self, grant, Doing::Delete(options), Subject::Resource).await?;
+        gate.mutate(None, Some(old)).await?;
+        let mut warnings = gate.take_warnings();
+        let validated = gate.validate(None, Some(old)).await;
+        validated.map_err(|error| error.warned(&warnings))?;
+        warnings.extend(gate.take_warnings());
+        Ok(warnings)
+    }
+
     /// Deletes every object that a list would show, and returns them as they were.
     pub async fn delete_collection(
         &self,
         grant: &Grant,
         list: &ListOptions,
         options: &DeleteOptions,
+        warnings: &Warnings,
     ) -> Result<(Vec<Stored>, Revision), ApiError> {
         check_state(grant)?;
         let listing = self.list(grant, list).await?;
@@ -152,7 +203,7 @@ impl Registry {
         });
         let deleted = found.take(limit).map_ok(|(key, stored)| async move {
             match self
-                .delete(&grant.for_object(key.namespace(), key.name()), options)
+                .delete_warned(&grant.for_object(key.namespace(), key.name()), options, warnings)
                 .await
             {
                 Ok(_) => Ok(Some(stored)),

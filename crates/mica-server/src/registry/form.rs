@@ -252,7 +252,7 @@ pub(super) fn document(served: &Served, stored: &Stored) -> Result<bytes::Bytes,
     Ok(json.into())
 }
 
-pub(super) fn to_stored(served: &Served, object: Value) -> Value {
+pub(crate) fn to_stored(served: &Served, object: Value) -> Value {
     match served.face() {
         Some(stored) => {
             let mut object = (stored.to_stored)(object);

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
 
+use crate::admission::Admissions;
 use crate::authz::{Authorizer, Grant, Target};
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
@@ -38,15 +39,15 @@ pub use allot::ServiceOptions;
 pub use apply::ApplyRequest;
 pub(crate) use apply::refuse;
 pub use convert::{Convert, NoWebhooks, converts_by_webhook};
-pub use delete::Deleted;
-pub(crate) use form::{Unpresentable, restated};
+pub use delete::{Deleted, Warnings};
+pub(crate) use form::{Unpresentable, restated, to_stored};
 pub use form::{served_value, stored_value};
 pub use list::{ListPage, Listing};
 pub(crate) use rules::{check_name, settle_metadata, uid_conflict};
 pub use scan::{Extent, Scan};
 pub use select::Selection;
 pub use watch::{BOOKMARK_INTERVAL, EventType, WatchItem, WatchStart};
-pub use write::{Managers, PatchRequest, Patched, WriteRequest, Written};
+pub use write::{Managers, PatchRequest, Patched, View, WriteRequest, Written};
 
 /// The registry of a server: its store, and what writes to some kinds carry along.
 #[derive(Clone)]
@@ -55,6 +56,7 @@ pub struct Registry {
     side: Arc<dyn SideWrites>,
     convert: Arc<dyn Convert>,
     authorizer: Arc<Authorizer>,
+    admission: Option<Arc<Admissions>>,
     events: convert::Events,
     bookmark_interval: Duration,
     services: ServiceOptions,
@@ -98,10 +100,22 @@ impl Registry {
             side,
             convert,
             authorizer,
+            admission: None,
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
             services: ServiceOptions::default(),
         }
+    }
+
+    /// Asks planes' webhooks and policies about writes.
+    #[must_use]
+    pub fn with_admission(mut self, admission: Arc<Admissions>) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+
+    pub(crate) fn admission(&self) -> Option<&Admissions> {
+        self.admission.as_deref()
     }
 
     /// Sends bookmarks this often.
@@ -155,6 +169,11 @@ impl Registry {
             from_base,
             stored,
         })
+    }
+
+    /// A cluster-scoped object of a built-in kind, as stored.
+    pub(crate) async fn stored(&self, plane: &Plane, served: &Served, name: &str) -> Result<Option<Stored>, ApiError> {
+        Ok(self.entry(plane, served, None, name).await?.stored)
     }
 
     /// The newest object, as clients see it.

@@ -22,6 +22,7 @@ use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
 };
 use super::{Entry, Registry, check_state, owner};
+use crate::admission::{Admissions, Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
 use crate::custom::Definition;
 use crate::error::{ApiError, MODIFIED};
@@ -54,6 +55,19 @@ pub struct PatchRequest<'a> {
     pub patch: &'a (dyn Fn(&[u8]) -> Result<Patched, ApiError> + Send + Sync),
     pub options: WriteOptions,
     pub manager: String,
+    /// What of the object clients see, if not all of it.
+    pub view: Option<&'a dyn View>,
+}
+
+/// A part of an object that stands for it, as a Scale does: admission is asked about that part.
+pub trait View: Send + Sync {
+    fn served(&self) -> &Served;
+
+    /// The part of an object.
+    fn part(&self, object: &Value) -> Result<Value, ApiError>;
+
+    /// The object with another part.
+    fn with_part(&self, object: Value, part: &Value) -> Result<Value, ApiError>;
 }
 
 /// What a patch gave.
@@ -84,6 +98,7 @@ pub(super) struct Step<'a> {
     grant: &'a Grant,
     options: &'a WriteOptions,
     manager: &'a str,
+    view: Option<&'a dyn View>,
     now: jiff::Timestamp,
 }
 
@@ -93,6 +108,7 @@ impl<'a> Step<'a> {
             grant,
             options,
             manager,
+            view: None,
             now: jiff::Timestamp::now(),
         }
     }
@@ -225,7 +241,17 @@ impl Registry {
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
+        let gate = Gate::new(self, grant, Doing::Create(&request.options), Subject::Resource).await?;
         self.admit(step.target(), &mut object).await?;
+        let mutated = gate.mutate(Some(object), None).await;
+        let mut object = mutated
+            .map_err(|error| error.warned(&warnings))?
+            .expect("mutation leaves an object");
+        warnings.extend(gate.take_warnings());
+        warnings.extend(meta::dedup_owner_references(
+            metadata_mut(&mut object),
+            Admission::After,
+        ));
         self.authorizer.check_escalation(grant, &object, None).await?;
         let context = step.context();
         // First, because kinds may build on the name and the uid.
@@ -247,6 +273,10 @@ impl Registry {
         }
         warnings.extend(strategy.warnings(&context, &object, None));
         strategy.canonicalize(&mut object);
+        gate.validate(Some(&object), None)
+            .await
+            .map_err(|error| error.warned(&warnings))?;
+        warnings.extend(gate.take_warnings());
         if request.options.dry_run == DryRun::No && parse_version(&sent_version).ok().flatten().is_some() {
             return Err(ApiError::internal_text(
                 "resourceVersion should not be set on objects to be created",
@@ -367,7 +397,8 @@ impl Registry {
     /// Changes an object by a function of its present state, again and again until no other write comes between.
     pub async fn patch(&self, grant: &Grant, request: PatchRequest<'_>) -> Result<Written, ApiError> {
         check_state(grant)?;
-        let step = Step::new(grant, &request.options, &request.manager);
+        let mut step = Step::new(grant, &request.options, &request.manager);
+        step.view = request.view;
         let (target, served) = (step.target(), step.served());
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
@@ -430,7 +461,14 @@ impl Registry {
             None => Cow::Borrowed(&old),
         };
         step.record_manager(self, Some(&live), &mut new, managers).await;
-        let mut new = to_stored(served, new);
+        let new = to_stored(served, new);
+        let mut warnings = warnings.to_vec();
+        let subject = step.view.map_or(Subject::Resource, |view| Subject::Own(view.served()));
+        let gate = Gate::new(self, step.grant, Doing::Update(step.options), subject).await?;
+        let mutated = mutate_update(&gate, step.view, new, &old).await;
+        let mut new = mutated.map_err(|error| error.warned(&warnings))?;
+        warnings.extend(gate.take_warnings());
+        warnings.extend(meta::dedup_owner_references(metadata_mut(&mut new), Admission::After));
         let context = step.context();
         meta::keep_generation(metadata_mut(&mut new), &old["metadata"]);
         strategy.prepare_update(&context, &mut new, &old);
@@ -442,11 +480,14 @@ impl Registry {
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
         self.authorizer.check_escalation(step.grant, &new, Some(&old)).await?;
         let allotted = self.allot(target, &mut new, Some(&old), step.now).await?;
-        let mut warnings = warnings.to_vec();
         let errors = update_errors(served, &context, &new, &old, &mut warnings);
         step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
+        validate_update(&gate, step.view, &new, &old)
+            .await
+            .map_err(|error| error.warned(&warnings))?;
+        warnings.extend(gate.take_warnings());
         if managers == Managers::Applied {
             clean_applied(served, &mut new)?;
         }
@@ -539,6 +580,13 @@ impl Registry {
                 if let Some(key) = key {
                     self.side.committed(&key, &along);
                 }
+                let served = &target.served;
+                if let Some(admission) = &self.admission
+                    && Admissions::is_configuration(served.group(), served.plural())
+                {
+                    // The next write here meets what this one configured; other servers hear of it.
+                    admission.forget(target.plane.id);
+                }
                 Ok(Some(committed.revisions.first().copied().unwrap_or(committed.revision)))
             }
             // Beside the object itself these compare the plane's records: what this server believes of it is old.
@@ -572,6 +620,30 @@ impl Registry {
             return Err(ApiError::namespace_terminating(&served.name, name, namespace));
         }
         Ok(())
+    }
+}
+
+/// What mutation makes of a change, or of the part of it that clients see.
+async fn mutate_update(gate: &Gate<'_>, view: Option<&dyn View>, new: Value, old: &Value) -> Result<Value, ApiError> {
+    const LEFT: &str = "mutation leaves an object";
+    let Some(view) = view else {
+        return Ok(gate.mutate(Some(new), Some(old)).await?.expect(LEFT));
+    };
+    if gate.is_open() {
+        return Ok(new);
+    }
+    let (part, was) = (view.part(&new)?, view.part(old)?);
+    let mutated = gate.mutate(Some(part.clone()), Some(&was)).await?.expect(LEFT);
+    if mutated == part {
+        return Ok(new);
+    }
+    view.with_part(new, &mutated)
+}
+
+async fn validate_update(gate: &Gate<'_>, view: Option<&dyn View>, new: &Value, old: &Value) -> Result<(), ApiError> {
+    match view {
+        Some(view) if !gate.is_open() => gate.validate(Some(&view.part(new)?), Some(&view.part(old)?)).await,
+        _ => gate.validate(Some(new), Some(old)).await,
     }
 }
 

@@ -17,6 +17,7 @@ use mica_api::PlaneId;
 use mica_machinery::facts::facts;
 use mica_store::Store;
 
+use crate::admission::Admissions;
 use crate::authn::Authenticator;
 use crate::authz::{Authorizer, User};
 use crate::custom::Definitions;
@@ -51,6 +52,7 @@ pub struct Server {
     pub openapi: OpenApi,
     /// The way out, for whatever calls webhooks.
     pub egress: Egress,
+    pub admissions: Arc<Admissions>,
 }
 
 /// A request with its body read and its asker known.

@@ -105,6 +105,7 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
         patch: &change,
         options,
         manager,
+        view: None,
     };
     match call.server.registry.patch(grant, request).await {
         Ok(written) => written_response(served, media, written, Vec::new()),
@@ -260,7 +261,9 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let media = media(call, Route::Object, served)?;
     let encoder = Encoder::new(served, media);
     let format = media.output.format.media_type();
-    Ok(match call.server.registry.delete(grant, &options).await? {
+    let warnings = Mutex::default();
+    let deleted = call.server.registry.delete_warned(grant, &options, &warnings).await?;
+    let mut response = match deleted {
         Deleted::Waiting(stored) => {
             // Upstream accepts, rather than does, only what an old client asked not to orphan.
             let code = if options.orphan_dependents == Some(false) {
@@ -288,7 +291,9 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
             let bytes = encode::document(facts().well_known().status, &status, output)?;
             respond(StatusCode::OK, format, Body::full(bytes))
         }
-    })
+    };
+    warn(&mut response, &warnings.into_inner());
+    Ok(response)
 }
 
 pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
@@ -296,17 +301,17 @@ pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Respons
     let list = ListOptions::read(&call.query, ListUse::List)?;
     let options = delete_options(call)?;
     let media = media(call, Route::Object, served)?;
-    let (items, revision) = call.server.registry.delete_collection(grant, &list, &options).await?;
+    let (registry, warnings) = (&call.server.registry, Mutex::default());
+    let deleted = registry.delete_collection(grant, &list, &options, &warnings).await;
+    let (items, revision) = deleted?;
     let meta = ListMeta {
         revision,
         ..ListMeta::default()
     };
     let bytes = Encoder::new(served, media).list(&meta, &items)?;
-    Ok(respond(
-        StatusCode::OK,
-        media.output.format.media_type(),
-        Body::full(bytes),
-    ))
+    let mut response = respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes));
+    warn(&mut response, &warnings.into_inner());
+    Ok(response)
 }
 
 /// The options of a DELETE: its body's if it has one, else its query's.

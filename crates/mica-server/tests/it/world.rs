@@ -52,7 +52,16 @@ impl World {
         Self::with(store, ListenOptions::default()).await
     }
 
+    /// Where planes may call what the options say.
+    pub async fn calling(store: Arc<dyn Store>, egress: EgressOptions) -> Self {
+        Self::made(store, ListenOptions::default(), egress).await
+    }
+
     pub async fn with(store: Arc<dyn Store>, listen: ListenOptions) -> Self {
+        Self::made(store, listen, EgressOptions::default()).await
+    }
+
+    async fn made(store: Arc<dyn Store>, listen: ListenOptions, egress: EgressOptions) -> Self {
         let now = SystemTime::now();
         let authority = Arc::new(Authority::generate("test-ca", now).unwrap());
         let metrics = Arc::new(Registry::new());
@@ -63,6 +72,7 @@ impl World {
             },
             metrics: metrics.clone(),
             bookmark_interval: BOOKMARKS,
+            egress,
             ..ServerOptions::default()
         };
         let server = Server::open(store.clone(), options).await.unwrap();

@@ -1,0 +1,227 @@
+//! MutatingAdmissionPolicies, compiled, and the patches that they make.
+
+use serde_json::{Value, json};
+
+use super::condition::{Condition, Expression, FailurePolicy, Variable};
+use super::criteria::Criteria;
+use super::input::{Input, Session};
+use super::param::ParamKind;
+use crate::cel::Val;
+use crate::cel::admission::{Compiler, Params, Purpose};
+use crate::cel::cost::RUNTIME_BUDGET;
+use crate::cel::value::Map;
+use crate::codec::text::quote;
+use crate::managed::schema::TypeRef;
+use crate::managed::{Duplicates, atomics_of, merge_objects, validate};
+use crate::object;
+
+/// Whether something is asked again when what came after it changed the object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reinvocation {
+    Never,
+    IfNeeded,
+}
+
+impl Reinvocation {
+    pub(super) fn read(of: &Value) -> Self {
+        match object::string(of, &["reinvocationPolicy"]) {
+            "IfNeeded" => Self::IfNeeded,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// One mutation of a policy.
+#[derive(Debug)]
+pub struct Mutation {
+    expression: Expression,
+    form: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    ApplyConfiguration,
+    JsonPatch,
+}
+
+/// What a mutation wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Patch {
+    /// An object of the same kind that is merged by its type.
+    Configuration(Value),
+    /// A JSON patch.
+    Json(Vec<u8>),
+}
+
+#[derive(Debug)]
+pub struct MutatingPolicy {
+    pub name: String,
+    pub criteria: Option<Criteria>,
+    pub failure_policy: FailurePolicy,
+    pub param_kind: Option<ParamKind>,
+    pub reinvocation: Reinvocation,
+    pub mutations: Vec<Mutation>,
+    variables: Vec<Variable>,
+    conditions: Vec<Condition>,
+}
+
+impl MutatingPolicy {
+    pub fn new(policy: &Value) -> Self {
+        let null = Value::Null;
+        let spec = policy.get("spec").unwrap_or(&null);
+        let param_kind = ParamKind::read(spec);
+        let params = if param_kind.is_some() {
+            Params::Declared
+        } else {
+            Params::Absent
+        };
+        let mut compiler = Compiler::with_variables(params);
+        let variables = Variable::all(object::list(spec, &["variables"]), &mut compiler);
+        let mutations = object::list(spec, &["mutations"]).iter().filter_map(|mutation| {
+            let (field, form, purpose) = match object::string(mutation, &["patchType"]) {
+                "ApplyConfiguration" => (
+                    "applyConfiguration",
+                    Form::ApplyConfiguration,
+                    Purpose::ApplyConfiguration,
+                ),
+                "JSONPatch" => ("jsonPatch", Form::JsonPatch, Purpose::JsonPatch),
+                _ => return None,
+            };
+            let source = object::string(mutation, &[field, "expression"]);
+            Some(Mutation {
+                expression: Expression::new(source, purpose, &compiler),
+                form,
+            })
+        });
+        Self {
+            name: object::name(policy).to_owned(),
+            criteria: spec
+                .get("matchConstraints")
+                .filter(|resources| resources.is_object())
+                .map(Criteria::of_resources),
+            failure_policy: FailurePolicy::read(spec),
+            reinvocation: Reinvocation::read(spec),
+            conditions: Condition::all(object::list(spec, &["matchConditions"]), &compiler),
+            mutations: mutations.collect(),
+            param_kind,
+            variables,
+        }
+    }
+
+    /// Whether the policy's conditions hold.
+    pub fn applies(&self, input: &Input<'_>) -> Result<bool, String> {
+        Condition::hold(&self.conditions, &self.variables, input, self.failure_policy)
+    }
+
+    /// What one of its mutations wants.
+    pub fn patch(&self, mutation: &Mutation, input: &Input<'_>) -> Result<Patch, String> {
+        if let Err(refusal) = &mutation.expression.program {
+            return Err(refusal.to_string());
+        }
+        let session = Session::new(input, &self.variables, RUNTIME_BUDGET.unsigned_abs());
+        let value = session
+            .evaluate(&mutation.expression)
+            .map_err(|spent| spent.to_string())??;
+        match (mutation.form, value) {
+            (Form::ApplyConfiguration, value @ Val::Object(..)) => {
+                let mut wrong = Vec::new();
+                check_names(&value, "Object", &mut wrong);
+                if !wrong.is_empty() {
+                    return Err(format!("type mismatch: {}", wrong.join("\n")));
+                }
+                value.to_json().map(Patch::Configuration)
+            }
+            (Form::ApplyConfiguration, other) => Err(format!(
+                "unsupported return type from ApplyConfiguration expression: {}",
+                other.type_of()
+            )),
+            (Form::JsonPatch, Val::List(list)) => {
+                let mut operations = Vec::with_capacity(list.len());
+                for item in list.iter() {
+                    operations.push(operation(&item?)?);
+                }
+                let json = serde_json::to_vec(&operations).map_err(|error| error.to_string())?;
+                Ok(Patch::Json(json))
+            }
+            (Form::JsonPatch, _) => Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned()),
+        }
+    }
+}
+
+/// One operation of a JSON patch.
+fn operation(item: &Val<'_>) -> Result<Value, String> {
+    const WANTED: &str = "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch";
+    let Val::Object(name, Map::Owned(fields)) = item else {
+        return Err(WANTED.to_owned());
+    };
+    if &**name != "JSONPatch" {
+        return Err(WANTED.to_owned());
+    }
+    let mut operation = json!({"op": "", "path": ""});
+    for (key, value) in fields.values() {
+        let Val::String(key) = key else { continue };
+        match (&**key, value) {
+            ("value", value) => {
+                if let Val::Object(name, _) = value {
+                    let mut wrong = Vec::new();
+                    check_names(value, &name.clone(), &mut wrong);
+                    if !wrong.is_empty() {
+                        return Err(format!("type mismatch: {}", wrong.join("\n")));
+                    }
+                }
+                let unfit = |why: String| {
+                    format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
+                };
+                operation["value"] = value.to_json().map_err(unfit)?;
+            }
+            ("from", Val::String(text)) if text.is_empty() => {}
+            (field @ ("op" | "path" | "from"), Val::String(text)) => operation[field] = (**text).into(),
+            _ => return Err(WANTED.to_owned()),
+        }
+    }
+    Ok(operation)
+}
+
+/// Objects inside objects are named by their way from the root: `Object.spec` is only at `spec`.
+fn check_names(value: &Val<'_>, path: &str, wrong: &mut Vec<String>) {
+    match value {
+        Val::Object(name, Map::Owned(fields)) => {
+            if &**name != path {
+                wrong.push(format!(
+                    "unexpected type name {}, expected {}, which matches field name path from root Object type",
+                    quote(name),
+                    quote(path)
+                ));
+            }
+            for (key, field) in fields.values() {
+                if let Val::String(key) = key {
+                    check_names(field, &format!("{path}.{}", &**key), wrong);
+                }
+            }
+        }
+        Val::List(list) => list
+            .iter()
+            .filter_map(Result::ok)
+            .for_each(|item| check_names(&item, path, wrong)),
+        Val::Map(Map::Owned(entries)) => entries.values().for_each(|(_, item)| check_names(item, path, wrong)),
+        _ => {}
+    }
+}
+
+/// The object with what a policy applies to it.
+pub fn merge_configuration(live: &Value, configuration: &Value, ty: TypeRef<'_>) -> Result<Value, String> {
+    let failed = |step: &str, why: &dyn std::fmt::Display| format!("error applying patch: {step}{why}");
+    let mut configuration = configuration.clone();
+    for field in ["apiVersion", "kind"] {
+        object::copy(live, &mut configuration, &[field]);
+    }
+    validate(&configuration, ty, Duplicates::Refused)
+        .map_err(|errors| failed("failed to convert patch object to typed object: ", &errors))?;
+    let atomics = atomics_of(&configuration, ty);
+    if !atomics.is_empty() {
+        let listed = atomics.join(", ");
+        let why = format!("may not mutate atomic arrays, maps or structs: {listed}");
+        return Err(failed("invalid ApplyConfiguration: ", &why));
+    }
+    merge_objects(live, &configuration, ty).map_err(|errors| failed("failed to merge patch: ", &errors))
+}

@@ -1,0 +1,180 @@
+//! Admission: what a plane's webhooks and policies, and the plugins that are built in, say about writes.
+//!
+//! What a plane is configured with is loaded when the plane is written to, compiled once, and shared by content with every
+//! plane that says the same ([`Set`]); an idle plane has nothing here, and a plane without webhooks and policies shares the
+//! empty set. One task follows the configuration of all planes and forgets what changed. A request meets its plane's set in
+//! a [`Gate`], which holds no lock while it calls: what a webhook takes, it takes from its own plane's requests.
+
+mod call;
+mod gate;
+mod load;
+mod metric;
+mod mutate;
+mod param;
+mod permit;
+mod policy;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::SelectAll;
+use mica_api::{GroupResource, PlaneId};
+use mica_machinery::admission::{Binding, MutatingPolicy, ValidatingPolicy, Webhook};
+use mica_store::{KeyRange, Signal, Store, WatchError};
+
+use crate::authz::Authorizer;
+use crate::custom::Definitions;
+use crate::egress::{ClientConfig, Egress};
+use crate::error::ApiError;
+use crate::metrics;
+use crate::plane::Plane;
+use crate::plane::cache::Followed;
+pub(crate) use gate::{Doing, Gate, Subject};
+use load::Shared;
+use metric::AdmissionMetrics;
+
+/// Planes whose configuration is kept loaded. An entry is a pointer.
+const CACHED_PLANES: usize = 10_000;
+/// How soon changes are followed again after the store failed.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const MUTATING_HOOKS: &str = "mutatingwebhookconfigurations";
+const VALIDATING_HOOKS: &str = "validatingwebhookconfigurations";
+const MUTATING_POLICIES: &str = "mutatingadmissionpolicies";
+const MUTATING_BINDINGS: &str = "mutatingadmissionpolicybindings";
+const VALIDATING_POLICIES: &str = "validatingadmissionpolicies";
+const VALIDATING_BINDINGS: &str = "validatingadmissionpolicybindings";
+const CONFIGURATION: [&str; 6] = [
+    MUTATING_HOOKS,
+    VALIDATING_HOOKS,
+    MUTATING_POLICIES,
+    MUTATING_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_BINDINGS,
+];
+
+/// What one plane, and every plane like it, is configured with. In the order in which it is asked.
+#[derive(Debug, Default)]
+pub struct Set {
+    mutating_hooks: Vec<Arc<Hooks>>,
+    validating_hooks: Vec<Arc<Hooks>>,
+    mutating_policies: Vec<(Arc<MutatingPolicy>, Vec<Arc<Binding>>)>,
+    validating_policies: Vec<(Arc<ValidatingPolicy>, Vec<Arc<Binding>>)>,
+}
+
+impl Set {
+    fn is_empty(&self) -> bool {
+        self.mutating_hooks.is_empty()
+            && self.validating_hooks.is_empty()
+            && self.mutating_policies.is_empty()
+            && self.validating_policies.is_empty()
+    }
+}
+
+/// The webhooks of one configuration.
+#[derive(Debug)]
+pub struct Hooks(Vec<Hook>);
+
+/// A webhook and where it is called.
+#[derive(Debug)]
+pub struct Hook {
+    rules: Webhook,
+    client: Result<ClientConfig, String>,
+}
+
+/// The admission of all planes.
+pub struct Admissions {
+    store: Arc<dyn Store>,
+    definitions: Arc<Definitions>,
+    egress: Egress,
+    authorizer: Arc<Authorizer>,
+    planes: Followed<Arc<Set>>,
+    shared: Shared,
+    empty: Arc<Set>,
+    metrics: AdmissionMetrics,
+}
+
+impl Admissions {
+    pub fn new(
+        store: Arc<dyn Store>,
+        definitions: Arc<Definitions>,
+        egress: Egress,
+        authorizer: Arc<Authorizer>,
+        metrics: &metrics::Registry,
+    ) -> Self {
+        Self {
+            store,
+            definitions,
+            egress,
+            authorizer,
+            planes: Followed::new(CACHED_PLANES),
+            shared: Shared::default(),
+            empty: Arc::default(),
+            metrics: AdmissionMetrics::new(metrics),
+        }
+    }
+
+    /// What a plane is configured with.
+    async fn of(&self, plane: &Plane) -> Result<Arc<Set>, ApiError> {
+        // Mostly it is known: that must not cost the room of a load.
+        if let Some(set) = self.planes.peek(plane.id.as_str()) {
+            return Ok(set);
+        }
+        let loaded = self.planes.get(plane.id.as_str(), async {
+            let set = Box::pin(self.shared.load(&*self.store, plane)).await?;
+            Ok::<_, ApiError>(Some(set.unwrap_or_else(|| self.empty.clone())))
+        });
+        Ok(loaded.await?.expect("a load gives something"))
+    }
+
+    /// Forgets what is loaded of a plane.
+    pub fn forget(&self, plane: PlaneId) {
+        self.planes.forget(plane.as_str());
+    }
+
+    /// Whether writes of a resource change what planes are configured with.
+    pub fn is_configuration(group: &str, plural: &str) -> bool {
+        group == GROUP && CONFIGURATION.contains(&plural)
+    }
+
+    /// Forgets planes as their configuration changes, on whatever server that happens. Ends when the store closes.
+    ///
+    /// Nothing is cached while this does not run.
+    pub async fn follow(&self) {
+        loop {
+            let followed = self.follow_once().await;
+            self.planes.end();
+            match followed {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watch on admission was interrupted; starting over"),
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+
+    async fn follow_once(&self) -> Result<(), ApiError> {
+        let now = self.store.status().await?.revision;
+        let mut changes = SelectAll::new();
+        for plural in CONFIGURATION {
+            let range = KeyRange::AllPlanes(GroupResource::new(GROUP, plural));
+            let watch = self.store.watch(range, now).await?;
+            let signals = futures::stream::unfold(watch, |mut watch| async move {
+                let signal = watch.next().await;
+                Some((signal, watch))
+            });
+            changes.push(Box::pin(signals));
+        }
+        self.planes.begin();
+        loop {
+            match changes.next().await {
+                Some(Ok(Signal::Event(event))) => self.forget(event.key.plane()),
+                Some(Ok(Signal::Dropped(plane, ..))) => self.forget(plane),
+                None | Some(Err(WatchError::Closed)) => return Ok(()),
+                Some(Err(error)) => return Err(ApiError::unavailable("a watch ended").because(error)),
+            }
+        }
+    }
+}
