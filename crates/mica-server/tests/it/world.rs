@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
+use mica_server::egress::EgressOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, serving_names};
