@@ -10,7 +10,6 @@ Both programs are upstream's, unmodified and of the version that `mica version` 
 which makes service accounts, deletes namespaces, collects garbage and counts quotas. Nothing of them is built here.
 """
 import argparse
-import base64
 import json
 import os
 import re
@@ -76,13 +75,14 @@ def write_specs(specs):
 
 
 @contextmanager
-def controllers(binary, kubeconfig, name, ca, log):
+def controllers(binary, kubeconfig, name, pki, log):
     """kube-controller-manager on one place, until the `with` block is left."""
     with tempfile.TemporaryDirectory(prefix="mica-controllers-") as directory:
         key = Path(directory) / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
         command = [binary, f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--use-service-account-credentials=false"]
-        command += [f"--root-ca-file={ca}", f"--service-account-private-key-file={key}", f"--controllers={CONTROLLERS}"]
+        command += [f"--root-ca-file={pki / 'ca.crt'}", f"--service-account-private-key-file={key}", f"--controllers={CONTROLLERS}"]
+        command += [f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}"]
         command += [f"--secure-port={harness.free_port()}", "--bind-address=127.0.0.1", f"--cert-dir={directory}"]
         with open(log, "wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
@@ -117,6 +117,11 @@ def suite(binary, kubeconfig, specs, report, log):
         subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "KUBECONFIG": str(kubeconfig)})
     if not report.exists():
         raise SystemExit(f"the suite wrote no report; see {log}")
+    return read_report(report, specs)
+
+
+def read_report(report, specs):
+    """What ginkgo's JSON report says of these specs: spec -> (state, message)."""
     results = {}
     for spec in json.loads(report.read_text())[0]["SpecReports"]:
         name = " ".join((spec["ContainerHierarchyTexts"] or []) + [spec["LeafNodeText"]])
@@ -154,19 +159,26 @@ def run(a, specs):
     print(f"conformance: {len(names)} specs; logs and reports in {directory}", flush=True)
     with harness.mica("--profile", "kubernetes") as server:
         places = {"root": server.kubeconfig, "plane": server.create_plane("conformance")}
-        ca = Path(server.directory) / "ca.crt"
-        data = re.search(r"certificate-authority-data:\s*(\S+)", server.kubeconfig.read_text()).group(1).strip("\"'")
-        ca.write_bytes(base64.b64decode(data))
+        pki = Path(server.directory) / "pki"
         places = {place: path for place, path in places.items() if a.at in (None, place)}
         with ExitStack() as stack:
             for place, path in places.items():
-                stack.enter_context(controllers(a.controller_manager, path, place, ca, directory / f"{place}-controllers.log"))
+                stack.enter_context(controllers(a.controller_manager, path, place, pki, directory / f"{place}-controllers.log"))
             with ThreadPoolExecutor(len(places)) as pool:
                 jobs = {place: pool.submit(run_at, a, place, path, names, directory) for place, path in places.items()}
                 results = {(name, place): found for place, job in jobs.items() for name, found in job.result().items()}
     for place in places:
         for name in names:
             results.setdefault((name, place), ("missing", "the suite does not have this spec"))
+    return results
+
+
+def collect(directory, specs):
+    """The same from the reports of an earlier run."""
+    results = {}
+    for place in PLACES:
+        for path in sorted(Path(directory).glob(f"{place}-*.json")):
+            results.update({(name, place): found for name, found in read_report(path, specs).items()})
     return results
 
 
@@ -234,15 +246,19 @@ def main():
     parser.add_argument("--only", default="", help="only specs that this expression finds")
     parser.add_argument("--at", choices=PLACES)
     parser.add_argument("--reports", help="a directory for logs and the suite's own reports")
+    parser.add_argument("--collect", help="run nothing, and read the reports in this directory")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--table", action="store_true")
     a = parser.parse_args()
     specs = read_specs()
     if a.table:
         return write_tables(specs)
-    if not (a.e2e and a.controller_manager):
+    if a.collect:
+        results = collect(a.collect, specs)
+    elif a.e2e and a.controller_manager:
+        results = run(a, specs)
+    else:
         return print("conformance: nothing run (set E2E and KUBE_CONTROLLER_MANAGER to upstream's programs)")
-    results = run(a, specs)
     worse = report(results, specs)
     if a.update:
         write_specs(updated(results, specs))

@@ -22,6 +22,7 @@ import harness  # noqa: E402
 KNOWN = Path(__file__).with_name("known-differences.txt")
 DOCUMENT = harness.PROJECT / "docs" / "conformance.md"
 BEGIN, END = "<!-- table: written by `make golden-update` -->", "<!-- end of table -->"
+COUNTS = "<!-- recordings: written by `make golden-update` -->", "<!-- end of recordings -->"
 TARGETS = ["root", "plane"]
 # Where each recording is replayed. What is the same code in both places is replayed in a plane.
 FILES = {
@@ -75,12 +76,25 @@ def write_known(known):
     KNOWN.write_text(HEADER + "".join(f"{' | '.join(line)}\n" for line in lines(known)))
 
 
+def write_counts(failed, passed):
+    """How each recording came out, at each place."""
+    counts = {}
+    for keys, at in [(passed, 0), (failed, 1)]:
+        for file, target, _ in keys:
+            counts.setdefault((file, target), [0, 0])[at] += 1
+    rows = [f"| {f} | {t} | {same} | {other} |" for (f, t), (same, other) in sorted(counts.items())]
+    write_between(*COUNTS, ["| recording | where | as recorded | different |", "|---|---|---|---|", *rows])
+
+
+def write_between(begin, end, lines):
+    before, rest = DOCUMENT.read_text().split(begin, 1)
+    DOCUMENT.write_text(f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{rest.split(end, 1)[1]}")
+
+
 def write_table(known):
-    text = DOCUMENT.read_text()
     rows = [f"| {f} | {t} | {c.replace('|', chr(92) + '|')} | {w.replace('|', chr(92) + '|')} |" for f, t, c, w in lines(known)]
-    table = "\n".join(["| recording | where | case | why |", "|---|---|---|---|", *rows]) if rows else "Nothing is known to differ."
-    before, rest = text.split(BEGIN, 1)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END, 1)[1]}")
+    table = ["| recording | where | case | why |", "|---|---|---|---|", *rows] if rows else ["Nothing is known to differ."]
+    write_between(BEGIN, END, table)
 
 
 def replay(recordings, file, target, kubeconfig):
@@ -159,6 +173,8 @@ def main():
         kept = {key: why for key, why in known.items() if key not in passed}
         write_known({**{key: guess(key[2], difference) for key, difference in failed.items()}, **kept})
         write_table(read_known())
+        if a.files == list(FILES):
+            write_counts(failed, passed)
     elif new:
         sys.exit(1)
 

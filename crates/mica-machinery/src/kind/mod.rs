@@ -247,9 +247,14 @@ pub trait Strategy: std::fmt::Debug + Sync {
     /// Changes an object that was marked for deletion and stays for now: its phase, its conditions.
     fn marked_for_deletion(&self, _object: &mut Value, _now: jiff::Timestamp) {}
 
-    /// Whether deletion takes part in garbage collection; if not, propagation policies do nothing (events).
-    fn collects_garbage(&self) -> bool {
-        true
+    /// What becomes of dependents if a deletion does not say.
+    fn garbage_policy(&self) -> crate::meta::GarbagePolicy {
+        crate::meta::GarbagePolicy::DeleteDependents
+    }
+
+    /// What a deletion that does not say what becomes of dependents is warned of.
+    fn silent_deletion_warning(&self) -> Option<&'static str> {
+        None
     }
 
     /// Which finalizer names objects may have: upstream checks most built-in kinds more strictly than extensions.

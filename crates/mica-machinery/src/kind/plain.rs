@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::check::keep_metadata;
 use super::{Column, MetadataCheck, NameUse, Strategy, WriteContext, column, marker};
 use crate::field::ErrorList;
+use crate::meta::GarbagePolicy;
 use crate::{names, object};
 
 /// What a kind's status is made of.
@@ -56,6 +57,8 @@ pub struct Plain {
     pub unconditional_update: bool,
     pub returns_deleted: bool,
     pub grace: Grace,
+    /// What becomes of dependents if a deletion does not say, and what it is warned of.
+    pub garbage: (GarbagePolicy, Option<&'static str>),
     /// What every request is warned of, if the kind is on its way out.
     pub deprecation: Option<&'static str>,
 }
@@ -83,6 +86,7 @@ impl Plain {
             unconditional_update: true,
             returns_deleted: false,
             grace: |_, _| None,
+            garbage: (GarbagePolicy::DeleteDependents, None),
             deprecation: None,
         }
     }
@@ -190,6 +194,14 @@ impl Strategy for Plain {
 
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         (self.grace)(object, requested)
+    }
+
+    fn garbage_policy(&self) -> GarbagePolicy {
+        self.garbage.0
+    }
+
+    fn silent_deletion_warning(&self) -> Option<&'static str> {
+        self.garbage.1
     }
 
     fn deprecation(&self) -> Option<&'static str> {

@@ -3,7 +3,7 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use mica_machinery::kind::core::namespace;
 use mica_machinery::kind::extension::definition;
-use mica_machinery::meta::{self, DeleteOptions, Deletion, GarbagePolicy, Next};
+use mica_machinery::meta::{self, DeleteOptions, Deletion, Next};
 use mica_machinery::object;
 use mica_store::Revision;
 use parking_lot::Mutex;
@@ -114,7 +114,7 @@ impl Registry {
         let mut plan = meta::deletion_plan(
             &old["metadata"],
             options,
-            garbage_policy(target),
+            served.strategy().garbage_policy(),
             |requested| served.strategy().grace(&old, requested),
             now,
         );
@@ -226,14 +226,6 @@ fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
         ));
     }
     Ok(())
-}
-
-fn garbage_policy(target: &Target) -> GarbagePolicy {
-    if target.served.strategy().collects_garbage() {
-        GarbagePolicy::DeleteDependents
-    } else {
-        GarbagePolicy::Unsupported
-    }
 }
 
 /// A namespace is always marked first: its content has to go before it, and only finalization takes it away.

@@ -255,9 +255,10 @@ fn decode_patched(served: &Served, patched: &patch::Patched, validation: FieldVa
     }
 }
 
-pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+pub async fn delete(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
     let options = delete_options(call)?;
+    warn_of_silence(call, served, &options);
     let media = media(call, Route::Object, served)?;
     let encoder = Encoder::new(served, media);
     let format = media.output.format.media_type();
@@ -296,10 +297,11 @@ pub async fn delete(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     Ok(response)
 }
 
-pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+pub async fn delete_collection(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
     let list = ListOptions::read(&call.query, ListUse::List)?;
     let options = delete_options(call)?;
+    warn_of_silence(call, served, &options);
     let media = media(call, Route::Object, served)?;
     let (registry, warnings) = (&call.server.registry, Mutex::default());
     let deleted = registry.delete_collection(grant, &list, &options, &warnings).await;
@@ -312,6 +314,14 @@ pub async fn delete_collection(call: &Call<'_>, grant: &Grant) -> Result<Respons
     let mut response = respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes));
     warn(&mut response, &warnings.into_inner());
     Ok(response)
+}
+
+/// Some kinds leave their dependents behind unless told otherwise, and say so.
+fn warn_of_silence(call: &mut Call<'_>, served: &Served, options: &DeleteOptions) {
+    if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
+        let warning = served.strategy().silent_deletion_warning();
+        call.warnings.extend(warning.map(str::to_owned));
+    }
 }
 
 /// The options of a DELETE: its body's if it has one, else its query's.

@@ -214,3 +214,40 @@ async fn what_others_say_by_default_is_filled_in() {
     let old = api.get("/api/v1/namespaces/default/endpoints").await;
     assert!(old.header("warning").contains("v1 Endpoints is deprecated in v1.33+"));
 }
+
+#[tokio::test]
+async fn what_upstream_orphans_by_default_waits_for_its_dependents_to_be_let_go() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}});
+    let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+    let controller = json!({"metadata": {"name": "r"}, "spec": {"selector": {"app": "x"}, "template": template}});
+    api.post(controllers, &controller).await.expect(201);
+    let gone = api.delete(&format!("{controllers}/r")).await.expect(200);
+    assert_eq!(gone["metadata"]["finalizers"], json!(["orphan"]));
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let mut job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    api.post(jobs, &job).await.expect(201);
+    let silent = api.delete(&format!("{jobs}/j?dryRun=All")).await;
+    assert!(silent.header("warning").starts_with("299 - \"child pods are preserved by default"));
+    let told = api.delete(&format!("{jobs}/j?propagationPolicy=Background")).await;
+    assert_eq!((told.code(), told.header("warning")), (200, ""));
+    assert_eq!(api.get(&format!("{jobs}/j")).await.code(), 404);
+}
+
+#[tokio::test]
+async fn a_pod_of_a_runtime_class_that_is_not_there_is_refused() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut wanting = pod("a");
+    wanting["spec"]["runtimeClassName"] = json!("none");
+    assert_eq!(
+        api.post(PODS, &wanting).await.message(),
+        "pods \"a\" is forbidden: pod rejected: RuntimeClass \"none\" not found"
+    );
+    let class = json!({"metadata": {"name": "none"}, "handler": "h", "overhead": {"podFixed": {"cpu": "250m"}}});
+    api.post("/apis/node.k8s.io/v1/runtimeclasses", &class).await.expect(201);
+    let made = api.post(PODS, &wanting).await.expect(201);
+    assert_eq!(made["spec"]["overhead"], json!({"cpu": "250m"}));
+}

@@ -11,6 +11,7 @@ use crate::kind::workload::{
     SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always,
     selector_cell, validate_lasting_template, validate_selector, warnings,
 };
+use crate::meta::GarbagePolicy;
 use crate::{names, object};
 
 pub const REPLICA_SET: Plain = Plain {
@@ -42,6 +43,7 @@ pub const REPLICATION_CONTROLLER: Plain = Plain {
     warnings,
     generation: &["spec"],
     selectable: &["status.replicas"],
+    garbage: (GarbagePolicy::OrphanDependents, None),
     ..Plain::new("replicationcontrollers", "io.k8s.api.core.v1.ReplicationController")
 };
 

@@ -14,6 +14,7 @@ use crate::kind::workload::{
     container_cells, immutable_selector, non_negative, number, selector_cell, selector_shown, validate_match,
 };
 use crate::kind::{MetadataCheck, WriteContext, condition, internal};
+use crate::meta::GarbagePolicy;
 use crate::object;
 use crate::select::{LabelSelector, Tolerance, label_selector_errors};
 use crate::time::{Precision, Time};
@@ -24,6 +25,7 @@ const OLD_UID_LABEL: &str = "controller-uid";
 const OLD_NAME_LABEL: &str = "job-name";
 const MODES: [&str; 2] = ["NonIndexed", "Indexed"];
 const MAX_MANAGED_BY: usize = 63;
+const ORPHANED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 pub const JOB: Plain = Plain {
     default,
@@ -42,6 +44,7 @@ pub const JOB: Plain = Plain {
     selectable: &["status.successful"],
     selector_error: |label| format!("field label {} not supported for Job", crate::field::quote(label)),
     warnings,
+    garbage: (GarbagePolicy::OrphanDependents, Some(ORPHANED)),
     ..Plain::new("batch/jobs", "io.k8s.api.batch.v1.Job")
 };
 

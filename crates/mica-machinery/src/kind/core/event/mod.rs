@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::kind::check::{immutable, immutable_int, immutable_string, invalid_as, invalid_each, same};
 use crate::kind::{Column, MetadataCheck, NameUse, Strategy, WriteContext};
+use crate::meta::GarbagePolicy;
 use crate::{names, object};
 pub use form::{to_core, to_events};
 use print::{COLUMNS, cells};
@@ -76,8 +77,8 @@ impl Strategy for CoreEvent {
         true
     }
 
-    fn collects_garbage(&self) -> bool {
-        false
+    fn garbage_policy(&self) -> GarbagePolicy {
+        GarbagePolicy::Unsupported
     }
 
     fn ttl(&self) -> Option<std::time::Duration> {
@@ -159,8 +160,8 @@ impl Strategy for NewEvent {
         true
     }
 
-    fn collects_garbage(&self) -> bool {
-        false
+    fn garbage_policy(&self) -> GarbagePolicy {
+        GarbagePolicy::Unsupported
     }
 
     fn ttl(&self) -> Option<std::time::Duration> {
