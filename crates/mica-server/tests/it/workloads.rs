@@ -230,7 +230,11 @@ async fn what_upstream_orphans_by_default_waits_for_its_dependents_to_be_let_go(
     job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
     api.post(jobs, &job).await.expect(201);
     let silent = api.delete(&format!("{jobs}/j?dryRun=All")).await;
-    assert!(silent.header("warning").starts_with("299 - \"child pods are preserved by default"));
+    assert!(
+        silent
+            .header("warning")
+            .starts_with("299 - \"child pods are preserved by default")
+    );
     let told = api.delete(&format!("{jobs}/j?propagationPolicy=Background")).await;
     assert_eq!((told.code(), told.header("warning")), (200, ""));
     assert_eq!(api.get(&format!("{jobs}/j")).await.code(), 404);
@@ -247,7 +251,9 @@ async fn a_pod_of_a_runtime_class_that_is_not_there_is_refused() {
         "pods \"a\" is forbidden: pod rejected: RuntimeClass \"none\" not found"
     );
     let class = json!({"metadata": {"name": "none"}, "handler": "h", "overhead": {"podFixed": {"cpu": "250m"}}});
-    api.post("/apis/node.k8s.io/v1/runtimeclasses", &class).await.expect(201);
+    api.post("/apis/node.k8s.io/v1/runtimeclasses", &class)
+        .await
+        .expect(201);
     let made = api.post(PODS, &wanting).await.expect(201);
     assert_eq!(made["spec"]["overhead"], json!({"cpu": "250m"}));
 }
