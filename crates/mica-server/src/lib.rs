@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod egress;
 pub mod encode;
 pub mod error;
+mod follow;
 pub mod health;
 pub mod http;
 pub mod metrics;

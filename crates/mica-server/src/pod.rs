@@ -20,7 +20,8 @@ use crate::negotiate::{self, Route};
 use crate::options::{DryRun, WriteOptions, WriteUse};
 use crate::registry::{Extent, Managers, PatchRequest, Patched, Scan, stored_value};
 use crate::request::Verb;
-use crate::serve::{Call, body, resource, respond};
+use crate::serve::{Call, resource, respond};
+use crate::subresource::read;
 
 const BINDING: (&str, &str, &str) = ("", "v1", "Binding");
 const EVICTION: (&str, &str, &str) = ("policy", "v1", "Eviction");
@@ -115,22 +116,6 @@ async fn log(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError>
         return Err(unreachable_node());
     }
     Ok(respond(StatusCode::OK, "text/plain", Body::full(bytes::Bytes::new())))
-}
-
-/// A body of a kind that is not the resource's own.
-fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOptions) -> Result<Value, ApiError> {
-    let (group, version, kind) = kind;
-    let ty = facts()
-        .kind(group, version, kind)
-        .ok_or_else(|| ApiError::internal("a kind of the table is unknown"))?;
-    let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
-    let wanted = body::Wanted {
-        group,
-        version,
-        kind,
-        rules: body::Rules::Known(ty),
-    };
-    Ok(body::read(format, &call.body, wanted, options.field_validation)?.object)
 }
 
 /// The body of a request as admission leaves it.

@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use mica_machinery::facts::facts;
 use mica_machinery::kind::core::serviceaccount;
 use mica_machinery::{field, object};
+use serde_json::Value;
 
 use crate::admission::Doing;
 use crate::authz::{Grant, Target};
@@ -59,13 +60,12 @@ impl Special {
     }
 }
 
-/// Checks a request for a token as if one were to be had.
-async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let (group, version, kind) = TOKEN_REQUEST;
-    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
+/// A body of a kind that is not the resource's own.
+pub(crate) fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOptions) -> Result<Value, ApiError> {
+    let (group, version, kind) = kind;
     let ty = facts()
         .kind(group, version, kind)
-        .ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
+        .ok_or_else(|| ApiError::internal("a kind of the table is unknown"))?;
     let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
     let wanted = body::Wanted {
         group,
@@ -73,7 +73,14 @@ async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
         kind,
         rules: body::Rules::Known(ty),
     };
-    let mut request = body::read(format, &call.body, wanted, options.field_validation)?.object;
+    Ok(body::read(format, &call.body, wanted, options.field_validation)?.object)
+}
+
+/// Checks a request for a token as if one were to be had.
+async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    let (group, _, kind) = TOKEN_REQUEST;
+    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
+    let mut request = read(call, TOKEN_REQUEST, &options)?;
     serviceaccount::default_token_request(&mut request);
     let admitting = call
         .server

@@ -304,6 +304,17 @@ pub enum MetadataCheck {
     Neither,
 }
 
+impl MetadataCheck {
+    /// Those of a new object, and none where a part of it is written.
+    pub fn whole_object(ctx: &WriteContext<'_>) -> Self {
+        if ctx.subresource.is_empty() {
+            Self::Whole
+        } else {
+            Self::Neither
+        }
+    }
+}
+
 /// What a name is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameUse {

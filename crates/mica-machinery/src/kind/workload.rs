@@ -33,6 +33,20 @@ pub fn not_above(status: &Value, fields: &[&str], limit: &str, detail: &str, err
     }
 }
 
+/// Refuses a status whose counts of replicas are negative, or higher than the counts they are a part of.
+pub fn check_replicas(status: &Value, counts: &[&str], parts: &[&str], errors: &mut ErrorList) {
+    non_negative(status, &[], counts, &Path::new("status"), errors);
+    not_above(
+        status,
+        parts,
+        "replicas",
+        "cannot be greater than status.replicas",
+        errors,
+    );
+    let detail = "cannot be greater than readyReplicas";
+    not_above(status, &["availableReplicas"], "readyReplicas", detail, errors);
+}
+
 /// A count that only grows.
 pub fn not_decremented(new: &Value, old: &Value, errors: &mut ErrorList) {
     let at = ["status", "collisionCount"];

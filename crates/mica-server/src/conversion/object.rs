@@ -78,14 +78,19 @@ fn restore_metadata(mut original: Value, converted: &mut Value) -> Result<(), St
         Some(other) => {
             return Err(format!(
                 "invalid metadata of type {} in converted object",
-                go_type(&other)
+                object::go_type(&other)
             ));
         }
     };
     let mut metadata = match object::object_mut(&mut original).remove("metadata") {
         None => Map::new(),
         Some(Value::Object(metadata)) => metadata,
-        Some(other) => return Err(format!("invalid metadata of type {} in input object", go_type(&other))),
+        Some(other) => {
+            return Err(format!(
+                "invalid metadata of type {} in input object",
+                object::go_type(&other)
+            ));
+        }
     };
     let mut response = response;
     for name in ["labels", "annotations"] {
@@ -96,13 +101,13 @@ fn restore_metadata(mut original: Value, converted: &mut Value) -> Result<(), St
             }
             Some(texts @ Value::Object(_)) => texts,
             Some(other) => {
-                let found = go_type(&other);
+                let found = object::go_type(&other);
                 return Err(format!("invalid metadata.{name} of type {found} in converted object"));
             }
         };
         for (key, value) in texts.as_object().into_iter().flatten() {
             if !value.is_string() {
-                let found = go_type(value);
+                let found = object::go_type(value);
                 return Err(format!(
                     "metadata.{name}[{key}] must be a string, but is {found} in converted object"
                 ));
@@ -130,18 +135,5 @@ fn check_texts(name: &str, texts: &Value) -> Result<(), String> {
         Ok(())
     } else {
         Err(field::aggregate(&errors))
-    }
-}
-
-/// The type that Go's decoder gives a value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }

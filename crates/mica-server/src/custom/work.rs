@@ -15,7 +15,7 @@ use mica_machinery::kind::custom::Standing;
 use mica_machinery::kind::extension::definition;
 use mica_machinery::meta::DeleteOptions;
 use mica_machinery::object;
-use mica_store::{Change, Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Signal, Store, Txn, Watch, Write};
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Record, Store, Txn, Watch, Write};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use super::{Definitions, definitions};
 use crate::authz::{self, Grant, Target};
 use crate::error::ApiError;
+use crate::follow;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::registry::owner::INTERNAL_GROUP;
@@ -113,49 +114,11 @@ impl Worker {
 
     /// Runs until stopped.
     pub async fn run(self) {
-        while !self.stop.is_cancelled() {
-            if let Err(error) = self.follow().await {
-                tracing::warn!(%error, "settling definitions was interrupted; starting over");
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => break,
-                () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            }
-        }
+        let range = KeyRange::AllPlanes(work());
+        let seen = |key: &Key, _: &Record| self.consider(key);
+        follow::records(&*self.store, &range, &self.stop, "settling definitions", seen).await;
         self.tasks.close();
         self.tasks.wait().await;
-    }
-
-    async fn follow(&self) -> Result<(), ApiError> {
-        let range = KeyRange::AllPlanes(work());
-        let (mut at, mut after): (Option<Revision>, Option<Key>) = (None, None);
-        loop {
-            let query = RangeQuery {
-                range: &range,
-                at,
-                after: after.as_ref(),
-                limit: PAGE,
-            };
-            let page = self.store.range(query).await?;
-            at = Some(page.revision);
-            page.records.iter().for_each(|(key, _)| self.consider(key));
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => break,
-            }
-        }
-        let mut changes = self.store.watch(range, at.unwrap_or_default()).await?;
-        loop {
-            let signal = tokio::select! {
-                () = self.stop.cancelled() => return Ok(()),
-                signal = changes.next() => signal,
-            };
-            match signal {
-                Ok(Signal::Event(event)) if matches!(event.change, Change::Put(_)) => self.consider(&event.key),
-                Ok(_) => {}
-                Err(error) => return Err(ApiError::unavailable("the watch on definitions ended").because(error)),
-            }
-        }
     }
 
     /// Starts on a record, unless somebody here is at it: who is looks again before it stops.

@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use mica_machinery::kind::extension::definition;
 use mica_machinery::meta::DeleteOptions;
 use mica_machinery::object;
-use mica_store::{Change, Event, Key, KeyRange, RangeQuery, Record, Revision, Signal, Store, Watch};
+use mica_store::{Key, KeyRange, RangeQuery, Record, Revision, Store, Watch};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -26,6 +26,7 @@ use super::kind::{FINALIZER, GROUP, PLURAL, RESTORING, VERSION, set_condition};
 use crate::authz::{self, Grant, Target};
 use crate::custom::Definitions;
 use crate::error::ApiError;
+use crate::follow;
 use crate::registry::owner::is_internal;
 use crate::registry::{Deleted, Registry, stored_value};
 use crate::request::Verb;
@@ -103,65 +104,10 @@ impl Drainer {
     pub async fn run(self) {
         let planes = mica_api::GroupResource::new(GROUP, PLURAL);
         let range = KeyRange::Resource(mica_api::PlaneId::ROOT, planes);
-        while !self.stop.is_cancelled() {
-            if let Err(error) = self.follow(&range).await {
-                tracing::warn!(%error, "draining planes was interrupted; starting over");
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => break,
-                () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            }
-        }
+        let seen = |key: &Key, record: &Record| self.consider(key, record);
+        follow::records(&*self.store, &range, &self.stop, "draining planes", seen).await;
         self.tasks.close();
         self.tasks.wait().await;
-    }
-
-    async fn follow(&self, range: &KeyRange) -> Result<(), ApiError> {
-        let mut after: Option<Key> = None;
-        let mut at = None;
-        loop {
-            let page = self
-                .store
-                .range(RangeQuery {
-                    range,
-                    at,
-                    after: after.as_ref(),
-                    limit: PAGE,
-                })
-                .await?;
-            at = Some(page.revision);
-            for (key, record) in &page.records {
-                self.consider(key, record);
-            }
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => break,
-            }
-        }
-        let mut watch = self.store.watch(range.clone(), at.unwrap_or_default()).await?;
-        loop {
-            let signal = tokio::select! {
-                () = self.stop.cancelled() => return Ok(()),
-                signal = watch.next() => signal,
-            };
-            match signal {
-                Ok(Signal::Event(event)) => self.consider_event(&event),
-                Ok(Signal::Dropped(..)) => {}
-                Err(error) => return Err(ApiError::unavailable("the watch on planes ended").because(error)),
-            }
-        }
-    }
-
-    fn consider_event(&self, event: &Event) {
-        if let Change::Put(value) = &event.change {
-            self.consider(
-                &event.key,
-                &Record {
-                    value: value.clone(),
-                    revision: event.revision,
-                },
-            );
-        }
     }
 
     /// Starts draining a plane if it is being deleted and nobody here drains it yet.

@@ -9,8 +9,9 @@ use crate::kind::internal;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::default_template;
 use crate::kind::workload::{
-    SelectorRule, at_most_100_percent, container_cells, immutable_selector, int_or_percent, int_or_percent_value,
-    non_negative, not_above, not_decremented, number, validate_lasting_template, validate_selector, warnings,
+    SelectorRule, at_most_100_percent, check_replicas, container_cells, immutable_selector, int_or_percent,
+    int_or_percent_value, non_negative, not_decremented, number, validate_lasting_template, validate_selector,
+    warnings,
 };
 use crate::object;
 use crate::select::LabelSelector;
@@ -128,12 +129,8 @@ fn validate_status(new: &Value, old: &Value) -> ErrorList {
         "terminatingReplicas",
         "collisionCount",
     ];
-    non_negative(status, &[], &counts, &Path::new("status"), &mut errors);
-    let detail = "cannot be greater than status.replicas";
     let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-    not_above(status, &parts, "replicas", detail, &mut errors);
-    let detail = "cannot be greater than readyReplicas";
-    not_above(status, &["availableReplicas"], "readyReplicas", detail, &mut errors);
+    check_replicas(status, &counts, &parts, &mut errors);
     not_decremented(new, old, &mut errors);
     errors
 }

@@ -8,7 +8,7 @@ use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::{default_template, validate_template};
 use crate::kind::workload::{
-    SelectorRule, container_cells, immutable_selector, labels_cell, non_negative, not_above, number, only_always,
+    SelectorRule, check_replicas, container_cells, immutable_selector, labels_cell, non_negative, number, only_always,
     selector_cell, validate_lasting_template, validate_selector, warnings,
 };
 use crate::meta::GarbagePolicy;
@@ -127,12 +127,8 @@ fn validate_status(new: &Value) -> ErrorList {
         "observedGeneration",
         "terminatingReplicas",
     ];
-    non_negative(status, &[], &counts, &Path::new("status"), &mut errors);
-    let detail = "cannot be greater than status.replicas";
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    not_above(status, &parts, "replicas", detail, &mut errors);
-    let detail = "cannot be greater than readyReplicas";
-    not_above(status, &["availableReplicas"], "readyReplicas", detail, &mut errors);
+    check_replicas(status, &counts, &parts, &mut errors);
     errors
 }
 

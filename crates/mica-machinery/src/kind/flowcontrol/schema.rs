@@ -76,11 +76,7 @@ impl Strategy for FlowSchema {
     }
 
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
-        if ctx.subresource.is_empty() {
-            MetadataCheck::Whole
-        } else {
-            MetadataCheck::Neither
-        }
+        MetadataCheck::whole_object(ctx)
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {
