@@ -16,7 +16,7 @@ import tour
 
 PLANE = "compat"
 # Checks that are no tours, in the order in which they run.
-PROGRAMS = ["client-go", "reconnect", "python", "javascript", "shared"]
+PROGRAMS = ["client-go", "reconnect", "python", "javascript", "operator", "shared"]
 
 
 @contextmanager
@@ -54,6 +54,8 @@ def check(names, reference):
             for name, run in (("python", programs.python), ("javascript", programs.javascript)):
                 if name in wanted:
                     totals[name] = run(places, expired)
+    if "operator" in wanted:
+        totals["operator"] = programs.operator(reference)
     if "shared" in wanted and not reference:
         totals["shared"] = shared.check()
     for what, (passed, failed) in totals.items():
