@@ -57,8 +57,9 @@ func TestConditionsFollowTheDeployment(t *testing.T) {
 	first := meta.FindStatusCondition(site.Status.Conditions, ready)
 	deployment := s.deployment(site)
 	s.must(direct.Get(s.ctx, client.ObjectKeyFromObject(deployment), deployment))
+	before := deployment.DeepCopy()
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1}
-	s.must(direct.Status().Update(s.ctx, deployment))
+	s.must(direct.Status().Patch(s.ctx, deployment, client.StrategicMergeFrom(before)))
 	s.eventually(site, "it is ready", func() bool { return meta.IsStatusConditionTrue(site.Status.Conditions, ready) })
 	now := meta.FindStatusCondition(site.Status.Conditions, ready)
 	if now.Reason != "Serving" || now.LastTransitionTime.Before(&first.LastTransitionTime) {
@@ -79,16 +80,13 @@ func TestAFinalizerHoldsASiteUntilItIsForgotten(t *testing.T) {
 	site := s.created("a", nil)
 	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: registry, Namespace: s.namespace}}
 	s.eventually(list, "the site is registered", func() bool { return list.Data["a"] == string(site.UID) })
-	s.must(direct.Get(s.ctx, client.ObjectKeyFromObject(site), site))
-	site.Finalizers = append(site.Finalizers, "example.com/another")
-	s.must(direct.Update(s.ctx, site))
+	s.changed(site, func() { site.Finalizers = append(site.Finalizers, "example.com/another") })
 	s.must(direct.Delete(s.ctx, site))
 	s.eventually(list, "the site is forgotten", func() bool { return list.Data["a"] == "" })
 	s.eventually(site, "only the other finalizer holds", func() bool {
 		return !site.DeletionTimestamp.IsZero() && len(site.Finalizers) == 1 && site.Finalizers[0] == "example.com/another"
 	})
-	site.Finalizers = nil
-	s.must(direct.Update(s.ctx, site))
+	s.changed(site, func() { site.Finalizers = nil })
 	if err := direct.Get(s.ctx, client.ObjectKeyFromObject(site), site); !apierrors.IsNotFound(err) {
 		t.Errorf("the site is still there: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -181,6 +182,18 @@ func (s story) eventually(object client.Object, what string, holds func() bool) 
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// changed reads an object, changes it and writes it, again if the operator was faster.
+func (s story) changed(object client.Object, change func()) {
+	s.Helper()
+	s.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := direct.Get(s.ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		change()
+		return direct.Update(s.ctx, object)
+	}))
 }
 
 // refused expects an error that says something.

@@ -96,12 +96,9 @@ func TestOldAndNewClientsSeeOneSite(t *testing.T) {
 	if *site.Spec.Replicas != 2 || site.Spec.Pages["index"] != "hello" {
 		t.Errorf("v1 is %+v", site.Spec)
 	}
-	site.Spec.Pages["about"] = "us"
-	s.must(direct.Update(s.ctx, site))
+	s.changed(site, func() { site.Spec.Pages["about"] = "us" })
 	// A client of the old version changes what it knows, and loses nothing of the rest.
-	s.must(direct.Get(s.ctx, client.ObjectKeyFromObject(old), old))
-	old.Spec.Index = "changed"
-	s.must(direct.Update(s.ctx, old))
+	s.changed(old, func() { old.Spec.Index = "changed" })
 	s.must(direct.Get(s.ctx, client.ObjectKeyFromObject(site), site))
 	if len(site.Spec.Pages) != 2 || site.Spec.Pages["index"] != "changed" || site.Spec.Pages["about"] != "us" {
 		t.Errorf("v1 is %+v", site.Spec)
