@@ -35,5 +35,6 @@ pub mod start;
 pub mod stored;
 mod subresource;
 pub mod tls;
+mod token;
 pub mod version;
 mod wildcard;

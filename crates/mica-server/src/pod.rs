@@ -200,7 +200,7 @@ fn success(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError>
 /// Brings a pod to a node.
 async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let binding = read(call, BINDING, &options)?;
+    let binding = read(call, BINDING, &options)?.object;
     let asked = object::name(&binding).to_owned();
     match grant.target.name.as_deref() {
         Some(name) if name != asked => {
@@ -287,7 +287,7 @@ fn other(
 /// Deletes a pod if its disruption budget, where it has one, has something left.
 async fn evict(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let eviction = read(call, EVICTION, &options)?;
+    let eviction = read(call, EVICTION, &options)?.object;
     if object::name(&eviction) != grant.target.object() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Eviction object",

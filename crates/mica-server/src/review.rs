@@ -115,7 +115,7 @@ async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value,
     let user = &*grant.user;
     Ok(match grant.target.served.kind() {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
-        "TokenReview" => json!({"user": {}, "error": "invalid bearer token"}),
+        "TokenReview" => token(call, grant, review).await,
         "SelfSubjectAccessReview" => access(call, grant, user, review).await?,
         "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             let groups = object::list(review, &["spec", "groups"])
@@ -138,6 +138,25 @@ async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value,
         "SelfSubjectRulesReview" => rules(call, grant, review).await?,
         _ => json!({}),
     })
+}
+
+/// Whom a token proves in this plane, for audiences that the question may name.
+async fn token(call: &Call<'_>, grant: &Grant, review: &Value) -> Value {
+    let (accounts, plane) = (&call.server.accounts, &grant.target.plane);
+    let named = object::list(review, &["spec", "audiences"])
+        .iter()
+        .filter_map(Value::as_str);
+    let mut audiences: Vec<String> = named.map(ToOwned::to_owned).collect();
+    if audiences.is_empty() {
+        audiences.push(accounts.issuer(plane));
+    }
+    let text = object::string(review, &["spec", "token"]);
+    match accounts.check(&call.server.registry, plane, text, &audiences).await {
+        Ok(proven) => {
+            json!({"authenticated": true, "user": user_info(&proven.user), "audiences": proven.audiences})
+        }
+        Err(error) => json!({"user": {}, "error": error}),
+    }
 }
 
 async fn access(call: &Call<'_>, grant: &Grant, user: &User, review: &Value) -> Result<Value, ApiError> {

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admissions;
 use crate::authn::Authenticator;
+use crate::authn::account::Accounts;
 use crate::authz::Authorizer;
 use crate::conversion::Converter;
 use crate::custom::Definitions;
@@ -33,6 +34,9 @@ use crate::serve::Server;
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Who service account tokens are from where nobody said how the server is reached: what clusters have for themselves.
+const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
+
 /// What a server is made with.
 pub struct ServerOptions {
     pub profile: Profile,
@@ -44,6 +48,8 @@ pub struct ServerOptions {
     pub services: ServiceOptions,
     /// Who is let in by what, beside certificates.
     pub authenticator: Authenticator,
+    /// Who root's service account tokens say that they are from; planes add their path.
+    pub issuer: String,
     pub metrics: Arc<metrics::Registry>,
     /// How often a quiet watch that asked for bookmarks gets one; [`BOOKMARK_INTERVAL`] unless a test is in a hurry.
     pub bookmark_interval: Duration,
@@ -59,6 +65,7 @@ impl Default for ServerOptions {
             address: None,
             services: ServiceOptions::default(),
             authenticator: Authenticator::default(),
+            issuer: DEFAULT_ISSUER.to_owned(),
             metrics: Arc::default(),
             bookmark_interval: BOOKMARK_INTERVAL,
             egress: EgressOptions::default(),
@@ -80,6 +87,7 @@ impl Server {
         let definitions = Arc::new(Definitions::new(store.clone()));
         let egress = Egress::new(options.egress);
         let converter = Converter::new(egress.clone(), &options.metrics);
+        let accounts = Accounts::open(&*store, options.issuer).await?;
         let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
         let admissions = Arc::new(Admissions::new(
             store.clone(),
@@ -117,6 +125,7 @@ impl Server {
             directory,
             authenticator: options.authenticator,
             authorizer,
+            accounts,
             health,
             metrics: options.metrics,
             definitions,

@@ -1,21 +1,15 @@
 //! Subresources that are more than a part of their object.
 
-use http::{Response, StatusCode};
+use http::Response;
 use mica_machinery::facts::facts;
-use mica_machinery::kind::core::serviceaccount;
-use mica_machinery::{field, object};
-use serde_json::Value;
 
-use crate::admission::Doing;
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::negotiate;
-use crate::options::{WriteOptions, WriteUse};
+use crate::options::WriteOptions;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::serve::{Call, body};
-
-const TOKEN_REQUEST: (&str, &str, &str) = ("authentication.k8s.io", "v1", "TokenRequest");
 
 /// A subresource with an answer of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +47,7 @@ impl Special {
             Self::PlaneRestore => crate::plane::snapshot::restore(call, grant).await,
             Self::PlaneFork => crate::plane::snapshot::fork(call, grant).await,
             Self::PlaneRebase => crate::plane::rebase::answer(call, grant).await,
-            Self::ServiceAccountToken => token(call, grant).await,
+            Self::ServiceAccountToken => crate::token::answer(call, grant).await,
             Self::Pod(part) => part.answer(call, grant).await,
             Self::Scale => crate::scale::answer(call, grant).await,
         }
@@ -61,7 +55,7 @@ impl Special {
 }
 
 /// A body of a kind that is not the resource's own.
-pub(crate) fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOptions) -> Result<Value, ApiError> {
+pub(crate) fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOptions) -> Result<body::Read, ApiError> {
     let (group, version, kind) = kind;
     let ty = facts()
         .kind(group, version, kind)
@@ -73,37 +67,5 @@ pub(crate) fn read(call: &Call<'_>, kind: (&str, &str, &str), options: &WriteOpt
         kind,
         rules: body::Rules::Known(ty),
     };
-    Ok(body::read(format, &call.body, wanted, options.field_validation)?.object)
-}
-
-/// Checks a request for a token as if one were to be had.
-async fn token(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let (group, _, kind) = TOKEN_REQUEST;
-    let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let mut request = read(call, TOKEN_REQUEST, &options)?;
-    serviceaccount::default_token_request(&mut request);
-    let admitting = call
-        .server
-        .registry
-        .admit_part(grant, Doing::Create(&options), TOKEN_REQUEST, request);
-    let (request, warnings) = admitting.await?;
-    let name = object::name(&request);
-    if !name.is_empty() && name != grant.target.object() {
-        let why = field::Error::invalid(
-            &field::Path::new("metadata").child("name"),
-            name,
-            "must match the service account name if specified",
-        );
-        return Err(ApiError::invalid(group, kind, grant.target.object(), &[why]));
-    }
-    call.server.registry.get(grant, "").await?;
-    let errors = serviceaccount::validate_token_request(&request);
-    if !errors.is_empty() {
-        return Err(ApiError::invalid(group, kind, "", &errors).warned(&warnings));
-    }
-    Err(ApiError::new(
-        StatusCode::NOT_IMPLEMENTED,
-        "NotImplemented",
-        "this server does not issue service account tokens yet",
-    ))
+    body::read(format, &call.body, wanted, options.field_validation)
 }

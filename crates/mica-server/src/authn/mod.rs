@@ -1,6 +1,8 @@
 //! Who asks: what a connection and a request prove, in which realm, and whom they act as.
 
+pub mod account;
 mod impersonate;
+mod jwt;
 mod tokens;
 
 use std::sync::Arc;
@@ -46,6 +48,8 @@ pub enum Trust {
     /// Everything: whoever runs the server asked for no authorization.
     Everything,
 }
+/// What upstream says about a token that proves nothing.
+pub const INVALID: &str = "invalid bearer token";
 
 impl Server {
     /// Whom a request counts as: who proved themselves, or whom they may act as.
@@ -55,11 +59,36 @@ impl Server {
         headers: &HeaderMap,
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
-        let user = self.authenticator.prove(context, headers)?;
+        let user = match self.authenticator.prove(context)? {
+            Some(user) => user,
+            None => match bearer(headers)? {
+                Some(token) => Box::pin(self.prove_token(token, &located.address)).await?,
+                None => self.authenticator.nobody()?,
+            },
+        };
         match impersonate::asked(headers)? {
             None => Ok(user),
             Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
         }
+    }
+
+    /// The user that a token proves: of the plane that the request is for, or of the platform.
+    async fn prove_token(&self, token: &str, address: &Address) -> Result<Arc<User>, ApiError> {
+        if let Some(user) = self.authenticator.tokens.user(token) {
+            return Ok(Arc::new(self.authenticator.trusted(user.clone())));
+        }
+        let root = self.directory.root();
+        let plane = match address {
+            Address::AllPlanes => None,
+            address => self.plane(address).await.ok().filter(|plane| !plane.is_root()),
+        };
+        for plane in plane.iter().chain([&root]) {
+            let audience = [self.accounts.issuer(plane)];
+            if let Ok(proven) = self.accounts.check(&self.registry, plane, token, &audience).await {
+                return Ok(proven.user);
+            }
+        }
+        Err(ApiError::unauthorized())
     }
 
     /// Decides about a request that something beside the API answers, by root's roles for its path.
@@ -101,28 +130,27 @@ impl Server {
 }
 
 impl Authenticator {
-    /// The user that a connection or a request proves.
-    fn prove(&self, context: &Context, headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
+    /// The user that a connection proves.
+    fn prove(&self, context: &Context) -> Result<Option<Arc<User>>, ApiError> {
         if context.peer.protocol() == Protocol::InProcess {
-            return Ok(Arc::new(User::system()));
+            return Ok(Some(Arc::new(User::system())));
         }
         let chain = context
             .peer
             .verified_chain(UnixTime::now())
             .map_err(|error| ApiError::unauthorized().because(error))?;
-        match chain.and_then(|chain| chain.first()) {
-            Some(leaf) => context
-                .peer
-                .user(|| user_of(leaf).map(|user| self.trusted(user)))
-                .cloned()
-                .ok_or_else(ApiError::unauthorized),
-            // A token that nobody knows is a failed proof, not the absence of one.
-            None if headers.contains_key(http::header::AUTHORIZATION) => {
-                let user = self.tokens.user(headers).ok_or_else(ApiError::unauthorized)?;
-                Ok(Arc::new(self.trusted(user.clone())))
-            }
-            None if self.anonymous == Anonymous::Refused => Err(ApiError::unauthorized()),
-            None => Ok(Arc::new(User::anonymous())),
+        let Some(leaf) = chain.and_then(|chain| chain.first()) else {
+            return Ok(None);
+        };
+        let user = context.peer.user(|| user_of(leaf).map(|user| self.trusted(user)));
+        user.cloned().map(Some).ok_or_else(ApiError::unauthorized)
+    }
+
+    /// Whoever proves nothing.
+    fn nobody(&self) -> Result<Arc<User>, ApiError> {
+        match self.anonymous {
+            Anonymous::Refused => Err(ApiError::unauthorized()),
+            Anonymous::Allowed => Ok(Arc::new(User::anonymous())),
         }
     }
 
@@ -131,6 +159,21 @@ impl Authenticator {
             trust: self.trust,
             ..user
         }
+    }
+}
+
+/// The token that a request brings. Credentials of another sort are a failed proof, not the absence of one.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let Some(value) = headers.get(http::header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let token = value.to_str().ok().and_then(|value| {
+        let (scheme, token) = value.trim().split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    match token {
+        Some(token) if !token.is_empty() => Ok(Some(token)),
+        _ => Err(ApiError::unauthorized()),
     }
 }
 

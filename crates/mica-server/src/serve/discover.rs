@@ -141,6 +141,7 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             return Ok(call.server.metrics.respond());
         }
         ["openapi", rest @ ..] => return openapi(call, rest).await,
+        [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => return issuer(call, &segments).await,
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {
             Some(endpoint) => {
                 // A plane that does not exist is not healthy.
@@ -156,6 +157,23 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         [] => None,
     };
     served.ok_or_else(ApiError::page_not_found)
+}
+
+/// What others need to check this plane's service account tokens.
+async fn issuer(call: &Call<'_>, segments: &[&str]) -> Result<Response<Body>, ApiError> {
+    only_get(call)?;
+    let plane = plane(call).await?.ok_or_else(ApiError::page_not_found)?;
+    let accounts = &call.server.accounts;
+    let (document, media) = match segments {
+        ["openid", ..] => (accounts.public_keys(&plane), "application/jwk-set+json"),
+        _ => (accounts.configuration(&plane), "application/json"),
+    };
+    let mut response = respond(StatusCode::OK, media, Body::full(document.to_string()));
+    response.headers_mut().insert(
+        http::header::CACHE_CONTROL,
+        HeaderValue::from_static("public, max-age=3600"),
+    );
+    Ok(response)
 }
 
 /// How often a document is tried to be built from definitions that somebody changes meanwhile.

@@ -19,6 +19,7 @@ use mica_store::Store;
 
 use crate::admission::Admissions;
 use crate::authn::Authenticator;
+use crate::authn::account::Accounts;
 use crate::authz::{Authorizer, User};
 use crate::custom::Definitions;
 use crate::egress::Egress;
@@ -46,6 +47,7 @@ pub struct Server {
     pub directory: Arc<Directory>,
     pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
+    pub accounts: Accounts,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
     pub definitions: Arc<Definitions>,

@@ -21,6 +21,7 @@ mod planes;
 mod rebase;
 mod refusal;
 mod scale;
+mod tokens;
 mod watches;
 mod websocket;
 mod wildcard;

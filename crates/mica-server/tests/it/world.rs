@@ -71,6 +71,7 @@ impl World {
             companions: Companions::Done {
                 root_ca: authority.certificate_pem().to_owned(),
             },
+            issuer: "https://mica.test".to_owned(),
             metrics: metrics.clone(),
             bookmark_interval: BOOKMARKS,
             egress,

@@ -111,7 +111,7 @@ pub async fn open_server(
         Profile::Generic => kind::Profile::Generic,
         Profile::Kubernetes => kind::Profile::Kubernetes,
     };
-    let options = ServerOptions {
+    let mut options = ServerOptions {
         profile,
         companions: Companions::Done {
             root_ca: root_ca.to_owned(),
@@ -120,6 +120,9 @@ pub async fn open_server(
         egress: settings.egress.clone(),
         ..ServerOptions::default()
     };
+    if let Some(url) = &settings.advertise {
+        options.issuer.clone_from(url);
+    }
     open(store, options).await
 }
 
