@@ -4,6 +4,7 @@ use http::{Response, StatusCode};
 use mica_api::GroupResource;
 use mica_machinery::facts::{self, facts};
 use mica_machinery::kind::core::serviceaccount;
+use mica_machinery::managed::schema::TypeRef;
 use mica_machinery::{field, managed, meta, object};
 use serde_json::{Value, json};
 
@@ -107,7 +108,7 @@ fn record_manager(
         api_version: &format!("{group}/{version}"),
         subresource: "token",
         time: now,
-        schema: managed::TypeRef::kind(ty),
+        schema: TypeRef::kind(ty),
         reset: &managed::Set::default(),
         versions: &managed::OneVersion,
     };

@@ -278,6 +278,7 @@ impl Accounts {
                 "system:authenticated".to_owned(),
             ],
             extra,
+            ..User::default()
         })
     }
 }

@@ -480,7 +480,7 @@ async fn tokens_and_certificates_are_refused_as_upstream_words_it() {
         "{}",
         short.message()
     );
-    assert_eq!(api.post(path, &request(3600)).await.code(), 501);
+    assert_eq!(api.post(path, &request(3600)).await.code(), 201);
     let missing = "/api/v1/namespaces/default/serviceaccounts/missing/token";
     assert_eq!(api.post(missing, &request(3600)).await.code(), 404);
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}});
