@@ -17,7 +17,8 @@ use crate::http::Body;
 use crate::negotiate::{self, Encodings, Route};
 use crate::options::{WriteOptions, WriteUse};
 use crate::plane;
-use crate::serve::{Call, body, resource, respond, warn};
+use crate::serve::{Call, resource, respond, warn};
+use crate::subresource;
 
 const TOKEN_REQUEST: (&str, &str, &str) = ("authentication.k8s.io", "v1", "TokenRequest");
 
@@ -31,14 +32,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         .kind(group, version, kind)
         .ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
     let media = negotiate::output(call.asked(), Route::Object, Encodings::All)?;
-    let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
-    let wanted = body::Wanted {
-        group,
-        version,
-        kind,
-        rules: body::Rules::Known(ty),
-    };
-    let read = body::read(format, &call.body, wanted, options.field_validation)?;
+    let read = subresource::read(call, TOKEN_REQUEST, &options)?;
     let mut request = read.object;
     serviceaccount::default_token_request(&mut request);
     let admitting = registry.admit_part(grant, Doing::Create(&options), TOKEN_REQUEST, request);
