@@ -137,11 +137,17 @@ impl Server {
 
     /// Starts the loops that run beside requests: following planes, definitions and admission, settling definitions and draining planes.
     pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
-        let (directory, following) = (self.directory.clone(), stop.clone());
+        let (server, following) = (self.clone(), stop.clone());
         tasks.spawn(async move {
+            let followed = futures::future::join4(
+                server.directory.clone().follow(),
+                server.definitions.follow(),
+                server.authorizer.follow(),
+                server.admissions.follow(),
+            );
             tokio::select! {
                 () = following.cancelled() => {}
-                () = directory.follow() => {}
+                _ = followed => {}
             }
         });
         let drainer = Drainer::new(
@@ -152,27 +158,6 @@ impl Server {
             stop.clone(),
         );
         tasks.spawn(drainer.run());
-        let (definitions, following) = (self.definitions.clone(), stop.clone());
-        tasks.spawn(async move {
-            tokio::select! {
-                () = following.cancelled() => {}
-                () = definitions.follow() => {}
-            }
-        });
-        let (authorizer, following) = (self.authorizer.clone(), stop.clone());
-        tasks.spawn(async move {
-            tokio::select! {
-                () = following.cancelled() => {}
-                () = authorizer.follow() => {}
-            }
-        });
-        let (admissions, following) = (self.admissions.clone(), stop.clone());
-        tasks.spawn(async move {
-            tokio::select! {
-                () = following.cancelled() => {}
-                () = admissions.follow() => {}
-            }
-        });
         let worker = Worker::new(
             self.store.clone(),
             self.registry.clone(),

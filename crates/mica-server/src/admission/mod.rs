@@ -16,13 +16,10 @@ mod policy;
 mod view;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream::SelectAll;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::admission::{Binding, MutatingPolicy, ValidatingPolicy, Webhook};
-use mica_store::{KeyRange, Signal, Store, WatchError};
+use mica_store::Store;
 
 use crate::authz::Authorizer;
 use crate::custom::Definitions;
@@ -37,8 +34,6 @@ use metric::AdmissionMetrics;
 
 /// Planes whose configuration is kept loaded. An entry is a pointer.
 const CACHED_PLANES: usize = 10_000;
-/// How soon changes are followed again after the store failed.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const MUTATING_HOOKS: &str = "mutatingwebhookconfigurations";
@@ -144,37 +139,10 @@ impl Admissions {
     ///
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
-        loop {
-            let followed = self.follow_once().await;
-            self.planes.end();
-            match followed {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the watch on admission was interrupted; starting over"),
-            }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-        }
-    }
-
-    async fn follow_once(&self) -> Result<(), ApiError> {
-        let now = self.store.status().await?.revision;
-        let mut changes = SelectAll::new();
-        for plural in CONFIGURATION {
-            let range = KeyRange::AllPlanes(GroupResource::new(GROUP, plural));
-            let watch = self.store.watch(range, now).await?;
-            let signals = futures::stream::unfold(watch, |mut watch| async move {
-                let signal = watch.next().await;
-                Some((signal, watch))
-            });
-            changes.push(Box::pin(signals));
-        }
-        self.planes.begin();
-        loop {
-            match changes.next().await {
-                Some(Ok(Signal::Event(event))) => self.forget(event.key.plane()),
-                Some(Ok(Signal::Dropped(plane, ..))) => self.forget(plane),
-                None | Some(Err(WatchError::Closed)) => return Ok(()),
-                Some(Err(error)) => return Err(ApiError::unavailable("a watch ended").because(error)),
-            }
-        }
+        let resources = CONFIGURATION.map(|plural| GroupResource::new(GROUP, plural));
+        let forget = |plane| self.forget(plane);
+        self.planes
+            .follow(&*self.store, &resources, "webhooks and policies", forget)
+            .await;
     }
 }

@@ -5,12 +5,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use mica_api::GroupResource;
+use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::rbac::GROUP;
 use mica_machinery::rbac::{Layer, Place, Policy};
-use mica_store::{KeyRange, RangeQuery, Signal, Store, WatchError};
+use mica_store::{RangeQuery, Store};
 use serde_json::Value;
 
 use crate::base::BaseLayer;
@@ -24,9 +23,6 @@ const CACHED_PLANES: usize = 10_000;
 
 /// Objects read at once.
 const PAGE: usize = 500;
-
-/// How soon changes are followed again after the store failed.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// What an object of one of the four resources is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,35 +141,8 @@ impl Policies {
     ///
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
-        loop {
-            let followed = self.follow_once().await;
-            self.planes.end();
-            match followed {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the watch on roles was interrupted; starting over"),
-            }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-        }
-    }
-
-    async fn follow_once(&self) -> Result<(), ApiError> {
-        let now = self.store.status().await?.revision;
-        let mut watches = Vec::new();
-        for (plural, _) in RESOURCES {
-            let range = KeyRange::AllPlanes(GroupResource::new(GROUP, plural));
-            watches.push(self.store.watch(range, now).await?);
-        }
-        self.planes.begin();
-        let heard = watches.into_iter().map(|mut changes| async move {
-            loop {
-                match changes.next().await {
-                    Ok(Signal::Event(event)) => self.planes.forget(event.key.plane().as_str()),
-                    Ok(Signal::Dropped(plane, ..)) => self.planes.forget(plane.as_str()),
-                    Err(WatchError::Closed) => return Ok(()),
-                    Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
-                }
-            }
-        });
-        futures::future::try_join_all(heard).await.map(drop)
+        let resources = RESOURCES.map(|(plural, _)| GroupResource::new(GROUP, plural));
+        let forget = |plane: PlaneId| self.planes.forget(plane.as_str());
+        self.planes.follow(&*self.store, &resources, "roles", forget).await;
     }
 }

@@ -15,10 +15,9 @@ pub mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mica_api::{GroupResource, PlaneId};
-use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Signal, Store};
+use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Store};
 
 use crate::error::ApiError;
 use crate::plane::cache::Followed;
@@ -37,9 +36,6 @@ const PLATFORM: &str = "platform";
 
 /// Definitions read at once: each may be large.
 const PAGE: usize = 50;
-
-/// How soon changes are followed again after the store failed.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// The annotation of root's definitions that says in which planes they are served.
 pub const CONTEXTS: &str = "discovery.miloapis.com/parent-contexts";
@@ -208,29 +204,10 @@ impl Definitions {
     ///
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
-        loop {
-            let followed = self.follow_once().await;
-            self.planes.end();
-            match followed {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the watch on definitions was interrupted; starting over"),
-            }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-        }
-    }
-
-    async fn follow_once(&self) -> Result<(), ApiError> {
-        let now = self.store.status().await?.revision;
-        let mut changes = self.store.watch(KeyRange::AllPlanes(definitions()), now).await?;
-        self.planes.begin();
-        loop {
-            match changes.next().await {
-                Ok(Signal::Event(event)) => self.forget(event.key.plane()),
-                Ok(Signal::Dropped(plane, ..)) => self.forget(plane),
-                Err(mica_store::WatchError::Closed) => return Ok(()),
-                Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
-            }
-        }
+        let forget = |plane| self.forget(plane);
+        self.planes
+            .follow(&*self.store, &[definitions()], "definitions", forget)
+            .await;
     }
 }
 

@@ -5,8 +5,16 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use mica_api::{GroupResource, PlaneId};
+use mica_store::{KeyRange, Signal, Store, WatchError};
 use quick_cache::sync::Cache;
+
+use crate::error::ApiError;
+
+/// How soon changes are followed again after the store failed.
+pub const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// A bounded cache whose entries a watch keeps true.
 pub struct Followed<V> {
@@ -73,6 +81,53 @@ impl<V: Clone> Followed<V> {
 
     pub fn forget(&self, key: &str) {
         self.entries.remove(key);
+    }
+
+    /// Calls `forget` for every plane as its objects of some resources change, on whatever server that happens. Ends when
+    /// the store closes; `what` names the resources in the log.
+    ///
+    /// Nothing is kept while this does not run.
+    pub async fn follow(
+        &self,
+        store: &dyn Store,
+        resources: &[GroupResource],
+        what: &str,
+        forget: impl Fn(PlaneId) + Copy,
+    ) {
+        loop {
+            let followed = self.follow_once(store, resources, forget).await;
+            self.end();
+            match followed {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watch on {what} was interrupted; starting over"),
+            }
+            tokio::time::sleep(FOLLOW_AGAIN).await;
+        }
+    }
+
+    async fn follow_once(
+        &self,
+        store: &dyn Store,
+        resources: &[GroupResource],
+        forget: impl Fn(PlaneId) + Copy,
+    ) -> Result<(), ApiError> {
+        let now = store.status().await?.revision;
+        let mut watches = Vec::with_capacity(resources.len());
+        for resource in resources {
+            watches.push(store.watch(KeyRange::AllPlanes(resource.clone()), now).await?);
+        }
+        self.begin();
+        let heard = watches.into_iter().map(|mut changes| async move {
+            loop {
+                match changes.next().await {
+                    Ok(Signal::Event(event)) => forget(event.key.plane()),
+                    Ok(Signal::Dropped(plane, ..)) => forget(plane),
+                    Err(WatchError::Closed) => return Ok(()),
+                    Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
+                }
+            }
+        });
+        futures::future::try_join_all(heard).await.map(drop)
     }
 
     pub fn forget_all(&self) {

@@ -5,7 +5,6 @@
 //! transaction with the object. A bounded cache holds planes in use; nothing else is kept for any plane.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::cache::Followed;
+use super::cache::{FOLLOW_AGAIN, Followed};
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::layer::Shelf;
 use super::side::{Side, SideWrites};
@@ -40,9 +39,6 @@ const LOOKUPS: usize = 32;
 
 /// How often a plane that was recreated while it was looked up is looked up again.
 const LOOKUP_TRIES: usize = 3;
-
-/// How soon changes of planes are followed again after the store failed.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// Group of the records that no API serves.
 const INTERNAL: &str = "mica.internal";
