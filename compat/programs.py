@@ -18,24 +18,24 @@ def go(package):
     return str(program)
 
 
-def claims(title, commands, **more):
+def claims(title, commands, environments={}, cwd=None):
     """Runs commands by the name of what they look at, and counts the claims: (passed, failed)."""
     print(f"{title}:", flush=True)
     passed = failed = 0
     for name, command in commands.items():
+        env = os.environ | environments.get(name, {})
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, **more)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=env, cwd=cwd)
             out, err, code = done.stdout, done.stderr, done.returncode
         except subprocess.TimeoutExpired as late:
             out, err, code = (late.stdout or b"").decode(), f"not done after {PATIENCE_SECONDS} s", 1
         if "--- " in out:
             out, err = go_claims(out), out + err
-        lines = [f"{name}: {line}" if name else line for line in out.splitlines()]
-        print("".join(f"  {line}\n" for line in lines), end="", flush=True)
+        print("".join(f"  {name}: {line}\n" for line in out.splitlines()), end="", flush=True)
         good, bad = (sum(line.startswith(word) for line in out.splitlines()) for word in ("ok ", "FAIL "))
-        if code and not bad:
+        if not bad and (code or not good):
             bad = 1
-            print(f"  {name}: FAIL the program ended early", flush=True)
+            print(f"  {name}: FAIL the program {'ended early' if code else 'claimed nothing'}", flush=True)
         if bad:
             print(err[-4000:], flush=True)
         passed, failed = passed + good, failed + bad
@@ -55,7 +55,11 @@ def client_go(places):
 
 
 def reconnect():
-    return claims("client-go through cuts and kills", {"": [go("reconnect"), "--mica", harness.mica_binary()]})
+    command = [go("reconnect"), "--mica", harness.mica_binary()]
+    with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
+        with harness.etcd(directory, harness.free_port(), harness.free_port()) as store:
+            commands = {"embedded": command, "etcd": [*command, "--store", store, "--changes", "900"]}
+            return claims("client-go through cuts and kills", commands)
 
 
 def python(places, expired):
@@ -75,25 +79,39 @@ def clients(title, command, places, expired):
 
 
 def operator(reference):
-    """The operator's tests, with the server that envtest starts, and on a plane."""
+    """The operator's tests, with servers that envtest starts, and on a plane."""
     program = str(TOOLS / "bin" / "check-operator")
     subprocess.run(["go", "test", "-c", "-o", program, "./operator"], cwd=COMPAT, check=True)
-    test, here = [program, "-test.v"], {"cwd": COMPAT / "operator"}
     with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
+        runs = {"envtest": {"KUBEBUILDER_ASSETS": assets(directory, "alone", reference)}}
         if reference:
-            for name in ("kube-apiserver", "etcd", "kubectl"):
-                os.symlink(harness.tool(name), f"{directory}/{name}")
-        else:
-            subprocess.run([harness.mica_binary(), "envtest", "install", directory], check=True, capture_output=True)
-        environment = os.environ | {"KUBEBUILDER_ASSETS": directory}
-        passed, failed = claims("operator", {"envtest": test}, env=environment, **here)
-        if reference:
-            return passed, failed
+            return operator_claims(program, runs)
+        runs["envtest on a real etcd"] = {"KUBEBUILDER_ASSETS": assets(directory, "etcd", reference, etcd=harness.tool("etcd"))}
         # Webhooks are on this machine, which planes may not reach unless they are let.
         config = os.path.join(directory, "config.yaml")
         with open(config, "w") as file:
             file.write("egress: {allow: [127.0.0.0/8]}\n")
         with harness.mica("--profile", "kubernetes", "--config", config) as server:
-            environment = os.environ | {"USE_EXISTING_CLUSTER": "true", "KUBECONFIG": str(server.create_plane("operator"))}
-            more = claims("operator", {"plane": test}, env=environment, **here)
-    return passed + more[0], failed + more[1]
+            runs["plane"] = {"USE_EXISTING_CLUSTER": "true", "KUBECONFIG": str(server.create_plane("operator"))}
+            return operator_claims(program, runs)
+
+
+def operator_claims(program, runs):
+    return claims("operator", {name: [program, "-test.v"] for name in runs}, runs, cwd=COMPAT / "operator")
+
+
+def assets(directory, name, reference, etcd=None):
+    """A directory with the programs that envtest looks for: ours, but for what is named."""
+    folder = os.path.join(directory, name)
+    if reference:
+        os.mkdir(folder)
+        programs = {name: harness.tool(name) for name in ("kube-apiserver", "etcd")}
+    else:
+        subprocess.run([harness.mica_binary(), "envtest", "install", folder], check=True, capture_output=True)
+        programs = {"etcd": etcd} if etcd else {}
+    for name, program in ({"kubectl": harness.tool("kubectl")} | programs).items():
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink(program, path)
+    return folder

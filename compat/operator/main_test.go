@@ -184,6 +184,16 @@ func (s story) eventually(object client.Object, what string, holds func() bool) 
 	}
 }
 
+// until waits for a state.
+func (s story) until(what string, holds func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
 // changed reads an object, changes it and writes it, again if the operator was faster.
 func (s story) changed(object client.Object, change func()) {
 	s.Helper()

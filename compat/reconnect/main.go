@@ -32,6 +32,7 @@ const (
 
 func main() {
 	binary := flag.String("mica", "", "the server to run")
+	store := flag.String("store", "embedded", "where it keeps its data")
 	changes := flag.Int("changes", 2400, "how many changes are made in each place")
 	seed := flag.Uint64("seed", 1, "what is changed and cut when")
 	flag.Parse()
@@ -41,7 +42,7 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	failed, err := run(ctx, *binary, *changes, *seed)
+	failed, err := run(ctx, *binary, *store, *changes, *seed)
 	if err != nil {
 		fmt.Printf("FAIL with seed %d: %v\n", *seed, err)
 	}
@@ -50,8 +51,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, binary string, changes int, seed uint64) (failed bool, err error) {
-	server, err := startServer(ctx, binary)
+func run(ctx context.Context, binary, store string, changes int, seed uint64) (failed bool, err error) {
+	server, err := startServer(ctx, binary, store)
 	if err != nil {
 		return false, err
 	}

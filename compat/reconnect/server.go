@@ -16,11 +16,11 @@ import (
 
 // server is a process of ours on a directory of its own, which it keeps when it is started again.
 type server struct {
-	binary, directory, address string
-	process                    *exec.Cmd
+	binary, store, directory, address string
+	process                           *exec.Cmd
 }
 
-func startServer(ctx context.Context, binary string) (*server, error) {
+func startServer(ctx context.Context, binary, store string) (*server, error) {
 	directory, err := os.MkdirTemp("", "mica-reconnect-")
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func startServer(ctx context.Context, binary string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{binary: binary, directory: directory, address: free.Addr().String()}
+	s := &server{binary: binary, store: store, directory: directory, address: free.Addr().String()}
 	free.Close()
 	if err := s.start(ctx); err != nil {
 		os.RemoveAll(directory)
@@ -41,7 +41,7 @@ func startServer(ctx context.Context, binary string) (*server, error) {
 
 // start returns when the server says that it is ready.
 func (s *server) start(ctx context.Context) error {
-	s.process = exec.Command(s.binary, "up", "--data-dir", s.directory, "--listen", s.address, "--profile", "kubernetes")
+	s.process = exec.Command(s.binary, "up", "--data-dir", s.directory, "--listen", s.address, "--profile", "kubernetes", "--store", s.store)
 	log, err := os.OpenFile(filepath.Join(s.directory, "server.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
