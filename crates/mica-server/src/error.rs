@@ -16,6 +16,7 @@ pub const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 const STALE_PLANE: &str = "PlaneChanged";
+const STALE_QUOTA: &str = "QuotaChanged";
 
 #[derive(Debug)]
 pub struct ApiError {
@@ -213,6 +214,20 @@ impl ApiError {
             STALE_PLANE,
             "the control plane's state changed during the request: try again",
         )
+    }
+
+    /// A quota changed since the write was charged to it: it is to be charged anew. Clients see this only if that keeps
+    /// happening.
+    pub fn stale_quota() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            STALE_QUOTA,
+            "a quota of the namespace changed during the request: try again",
+        )
+    }
+
+    pub fn is_stale_quota(&self) -> bool {
+        self.is_own(STALE_QUOTA)
     }
 
     pub fn is_stale_plane(&self) -> bool {

@@ -10,7 +10,7 @@ use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Admissions;
+use crate::admission::{Accounts, Admissions};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::Authorizer;
@@ -55,6 +55,8 @@ pub struct ServerOptions {
     pub bookmark_interval: Duration,
     /// Where calls of webhooks may go.
     pub egress: EgressOptions,
+    /// Whether new pods get a service account.
+    pub accounts: Accounts,
 }
 
 impl Default for ServerOptions {
@@ -69,6 +71,7 @@ impl Default for ServerOptions {
             metrics: Arc::default(),
             bookmark_interval: BOOKMARK_INTERVAL,
             egress: EgressOptions::default(),
+            accounts: Accounts::default(),
         }
     }
 }
@@ -103,6 +106,7 @@ impl Server {
             authorizer.clone(),
         )
         .with_admission(admissions.clone())
+        .with_accounts(options.accounts)
         .with_bookmarks_every(options.bookmark_interval)
         .with_services(options.services);
         if let Some(address) = options.address {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mica_server::admission::Accounts;
 use mica_server::egress::{EgressOptions, Network, Services};
 use mica_server::http::parse_go_duration;
 use mica_store::etcd::EtcdConfig;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Where webhooks may be.
     pub egress: EgressOptions,
+    /// Whether new pods get a service account.
+    pub accounts: Accounts,
 }
 
 /// Where traces go.
@@ -73,6 +76,15 @@ struct File {
     otlp_sampling: Option<f64>,
     drain_timeout: Option<String>,
     egress: EgressFile,
+    admission: AdmissionFile,
+}
+
+/// What is asked about writes beside what planes configure.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct AdmissionFile {
+    /// Whether new pods get a service account of their namespace, which must be there, and its token mounted.
+    service_accounts: bool,
 }
 
 /// What the server may call because an object says so. Only the file says this: it is a decision, not an option of the day.
@@ -126,6 +138,11 @@ impl Settings {
             otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,
             drain_timeout,
             egress: file.egress.options()?,
+            accounts: if file.admission.service_accounts {
+                Accounts::Required
+            } else {
+                Accounts::Unasked
+            },
         })
     }
 }

@@ -7,8 +7,10 @@
 mod condition;
 mod criteria;
 mod input;
+pub mod limit;
 mod mutate;
 mod param;
+pub mod quota;
 mod request;
 mod review;
 mod validate;

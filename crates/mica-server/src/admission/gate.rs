@@ -105,6 +105,10 @@ impl<'a> Gate<'a> {
 
     /// The object with what mutation makes of it; there is none when something is deleted.
     pub(crate) async fn mutate(&self, object: Option<Value>, old: Option<&Value>) -> Result<Option<Value>, ApiError> {
+        let mut object = object;
+        if let Some(object) = &mut object {
+            self.plug_in(object).await?;
+        }
         let Some(set) = &self.set else { return Ok(object) };
         let mutated = Box::pin(self.run_mutation(set, object, old)).await;
         mutated.map_err(|error| error.warned(&self.take_warnings()))
@@ -112,6 +116,7 @@ impl<'a> Gate<'a> {
 
     /// Refuses what may not be stored.
     pub(crate) async fn validate(&self, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
+        self.check_plugins(object, old).await?;
         let Some(set) = &self.set else { return Ok(()) };
         let objects = Objects { object, old };
         let validated = async {

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::{
-    CONFIGURATION, GROUP, Hook, Hooks, MUTATING_BINDINGS, MUTATING_HOOKS, MUTATING_POLICIES, Set, VALIDATING_BINDINGS,
-    VALIDATING_HOOKS, VALIDATING_POLICIES,
+    CONFIGURATION, GROUP, Hook, Hooks, MUTATING_BINDINGS, MUTATING_HOOKS, MUTATING_POLICIES, QUOTAS, Quotas, Set,
+    VALIDATING_BINDINGS, VALIDATING_HOOKS, VALIDATING_POLICIES,
 };
 use crate::custom::Weakly;
 use crate::egress::ClientConfig;
@@ -137,6 +137,19 @@ async fn read(store: &dyn Store, plane: &Plane, plural: &'static str) -> Result<
             _ => return Ok(objects),
         }
     }
+}
+
+/// Whether a plane has quotas.
+pub(super) async fn quotas(store: &dyn Store, plane: &Plane) -> Result<Quotas, ApiError> {
+    let range = plane.keys.resource(&GroupResource::new("", QUOTAS));
+    let query = RangeQuery {
+        range: &range,
+        at: None,
+        after: None,
+        limit: 1,
+    };
+    let none = store.range(query).await?.records.is_empty();
+    Ok(if none { Quotas::None } else { Quotas::Some })
 }
 
 fn damaged(error: serde_json::Error) -> ApiError {

@@ -12,6 +12,7 @@ mod metric;
 mod mutate;
 mod param;
 mod permit;
+mod plugin;
 mod policy;
 mod view;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::admission::{Binding, MutatingPolicy, ValidatingPolicy, Webhook};
-use mica_store::Store;
+use mica_store::{Change, Event, Store};
 
 use crate::authz::Authorizer;
 use crate::custom::Definitions;
@@ -31,6 +32,7 @@ use crate::plane::cache::Followed;
 pub(crate) use gate::{Doing, Gate, Subject};
 use load::Shared;
 use metric::AdmissionMetrics;
+pub use plugin::Accounts;
 
 /// Planes whose configuration is kept loaded. An entry is a pointer.
 const CACHED_PLANES: usize = 10_000;
@@ -42,6 +44,7 @@ const MUTATING_POLICIES: &str = "mutatingadmissionpolicies";
 const MUTATING_BINDINGS: &str = "mutatingadmissionpolicybindings";
 const VALIDATING_POLICIES: &str = "validatingadmissionpolicies";
 const VALIDATING_BINDINGS: &str = "validatingadmissionpolicybindings";
+const QUOTAS: &str = "resourcequotas";
 const CONFIGURATION: [&str; 6] = [
     MUTATING_HOOKS,
     VALIDATING_HOOKS,
@@ -69,6 +72,20 @@ impl Set {
     }
 }
 
+/// What is known of a plane.
+#[derive(Clone, Debug)]
+struct Loaded {
+    set: Arc<Set>,
+    quotas: Quotas,
+}
+
+/// Whether any namespace of a plane has a quota. What they say is read when it counts: it changes with every write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Quotas {
+    None,
+    Some,
+}
+
 /// The webhooks of one configuration.
 #[derive(Debug)]
 pub struct Hooks(Vec<Hook>);
@@ -86,7 +103,7 @@ pub struct Admissions {
     definitions: Arc<Definitions>,
     egress: Egress,
     authorizer: Arc<Authorizer>,
-    planes: Followed<Arc<Set>>,
+    planes: Followed<Loaded>,
     shared: Shared,
     empty: Arc<Set>,
     metrics: AdmissionMetrics,
@@ -114,13 +131,26 @@ impl Admissions {
 
     /// What a plane is configured with.
     async fn of(&self, plane: &Plane) -> Result<Arc<Set>, ApiError> {
+        Ok(self.loaded(plane).await?.set)
+    }
+
+    /// Whether any namespace of a plane has a quota.
+    pub(crate) async fn has_quotas(&self, plane: &Plane) -> Result<bool, ApiError> {
+        Ok(self.loaded(plane).await?.quotas == Quotas::Some)
+    }
+
+    async fn loaded(&self, plane: &Plane) -> Result<Loaded, ApiError> {
         // Mostly it is known: that must not cost the room of a load.
-        if let Some(set) = self.planes.peek(plane.id.as_str()) {
-            return Ok(set);
+        if let Some(loaded) = self.planes.peek(plane.id.as_str()) {
+            return Ok(loaded);
         }
         let loaded = self.planes.get(plane.id.as_str(), async {
-            let set = Box::pin(self.shared.load(&*self.store, plane)).await?;
-            Ok::<_, ApiError>(Some(set.unwrap_or_else(|| self.empty.clone())))
+            let (set, quotas) = futures::try_join!(
+                Box::pin(self.shared.load(&*self.store, plane)),
+                Box::pin(load::quotas(&*self.store, plane))
+            )?;
+            let set = set.unwrap_or_else(|| self.empty.clone());
+            Ok::<_, ApiError>(Some(Loaded { set, quotas }))
         });
         Ok(loaded.await?.expect("a load gives something"))
     }
@@ -130,19 +160,28 @@ impl Admissions {
         self.planes.forget(plane.as_str());
     }
 
-    /// Whether writes of a resource change what planes are configured with.
-    pub fn is_configuration(group: &str, plural: &str) -> bool {
-        group == GROUP && CONFIGURATION.contains(&plural)
+    /// Whether writes of a resource may change what is known of planes.
+    pub fn is_followed(group: &str, plural: &str) -> bool {
+        (group == GROUP && CONFIGURATION.contains(&plural)) || (group.is_empty() && plural == QUOTAS)
     }
 
     /// Forgets planes as their configuration changes, on whatever server that happens. Ends when the store closes.
     ///
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
-        let resources = CONFIGURATION.map(|plural| GroupResource::new(GROUP, plural));
+        let configuration = CONFIGURATION.map(|plural| GroupResource::new(GROUP, plural));
+        let mut resources = configuration.to_vec();
+        resources.push(GroupResource::new("", QUOTAS));
         let forget = |plane| self.forget(plane);
+        let matters = |event: &Event| !is_charge(event);
         self.planes
-            .follow(&*self.store, &resources, "webhooks and policies", forget)
+            .follow_those(&*self.store, &resources, "webhooks, policies and quotas", matters, forget)
             .await;
     }
+}
+
+/// Whether an event is a change of a quota that was there before and stays: every write that is charged makes one.
+fn is_charge(event: &Event) -> bool {
+    let stays = event.previous.is_some() && matches!(event.change, Change::Put(_));
+    stays && event.key.group_resource() == GroupResource::new("", QUOTAS)
 }

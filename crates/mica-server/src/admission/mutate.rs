@@ -115,6 +115,9 @@ impl Gate<'_> {
         self.pass(set, &mut state).await?;
         if state.changed {
             state.again = true;
+            if let Some(object) = &mut state.object {
+                self.plug_in(object).await?;
+            }
             self.pass(set, &mut state).await?;
         }
         if let (Some(object), Some(managers)) = (&mut state.object, managers) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mica_api::{GroupResource, PlaneId};
-use mica_store::{KeyRange, Signal, Store, WatchError};
+use mica_store::{Event, KeyRange, Signal, Store, WatchError};
 use quick_cache::sync::Cache;
 
 use crate::error::ApiError;
@@ -94,8 +94,20 @@ impl<V: Clone> Followed<V> {
         what: &str,
         forget: impl Fn(PlaneId) + Copy,
     ) {
+        self.follow_those(store, resources, what, |_| true, forget).await;
+    }
+
+    /// The same for those changes that matter.
+    pub async fn follow_those(
+        &self,
+        store: &dyn Store,
+        resources: &[GroupResource],
+        what: &str,
+        matters: impl Fn(&Event) -> bool + Copy,
+        forget: impl Fn(PlaneId) + Copy,
+    ) {
         loop {
-            let followed = self.follow_once(store, resources, forget).await;
+            let followed = self.follow_once(store, resources, matters, forget).await;
             self.end();
             match followed {
                 Ok(()) => return,
@@ -109,6 +121,7 @@ impl<V: Clone> Followed<V> {
         &self,
         store: &dyn Store,
         resources: &[GroupResource],
+        matters: impl Fn(&Event) -> bool + Copy,
         forget: impl Fn(PlaneId) + Copy,
     ) -> Result<(), ApiError> {
         let now = store.status().await?.revision;
@@ -120,7 +133,8 @@ impl<V: Clone> Followed<V> {
         let heard = watches.into_iter().map(|mut changes| async move {
             loop {
                 match changes.next().await {
-                    Ok(Signal::Event(event)) => forget(event.key.plane()),
+                    Ok(Signal::Event(event)) if matters(&event) => forget(event.key.plane()),
+                    Ok(Signal::Event(_)) => {}
                     Ok(Signal::Dropped(plane, ..)) => forget(plane),
                     Err(WatchError::Closed) => return Ok(()),
                     Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),

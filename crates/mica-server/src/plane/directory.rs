@@ -526,6 +526,7 @@ impl SideWrites for Directory {
         Ok(Side {
             compares: txn.compares,
             writes: txn.writes,
+            ..Side::default()
         })
     }
 
@@ -574,8 +575,8 @@ impl SideWrites for Directory {
         ];
         writes.extend(addresses(old).into_iter().map(|key| Write::Delete { key }));
         Ok(Side {
-            compares: Vec::new(),
             writes,
+            ..Side::default()
         })
     }
 

@@ -10,6 +10,8 @@ use crate::scheme::Served;
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     pub compares: Vec<Compare>,
+    /// Comparisons on quotas: one that fails is no refusal, but means that the write is to be charged anew.
+    pub quotas: Vec<Compare>,
     pub writes: Vec<Write>,
 }
 
@@ -18,6 +20,7 @@ impl Side {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.compares.extend(other.compares);
+        self.quotas.extend(other.quotas);
         self.writes.extend(other.writes);
         self
     }

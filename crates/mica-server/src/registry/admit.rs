@@ -10,7 +10,7 @@ use crate::authz::Target;
 use crate::error::ApiError;
 
 impl Registry {
-    pub(super) async fn admit(&self, target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    pub(crate) async fn admit(&self, target: &Target, object: &mut Value) -> Result<(), ApiError> {
         match (target.served.group(), target.served.plural()) {
             ("", "pods") => self.admit_pod(target, object).await,
             ("", "persistentvolumeclaims") => self.admit_claim(target, object).await,

@@ -7,6 +7,7 @@ mod admit;
 mod allot;
 mod apply;
 mod change;
+mod charge;
 mod convert;
 mod delete;
 mod face;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
 
-use crate::admission::Admissions;
+use crate::admission::{Accounts, Admissions};
 use crate::authz::{Authorizer, Grant, Target};
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
@@ -57,6 +58,8 @@ pub struct Registry {
     convert: Arc<dyn Convert>,
     authorizer: Arc<Authorizer>,
     admission: Option<Arc<Admissions>>,
+    accounts: Accounts,
+    turns: Arc<charge::Turns>,
     events: convert::Events,
     bookmark_interval: Duration,
     services: ServiceOptions,
@@ -101,6 +104,8 @@ impl Registry {
             convert,
             authorizer,
             admission: None,
+            accounts: Accounts::default(),
+            turns: Arc::default(),
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
             services: ServiceOptions::default(),
@@ -112,6 +117,21 @@ impl Registry {
     pub fn with_admission(mut self, admission: Arc<Admissions>) -> Self {
         self.admission = Some(admission);
         self
+    }
+
+    /// Says whether new pods get a service account.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: Accounts) -> Self {
+        self.accounts = accounts;
+        self
+    }
+
+    pub(crate) fn accounts(&self) -> Accounts {
+        self.accounts
+    }
+
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
     }
 
     pub(crate) fn admission(&self) -> Option<&Admissions> {

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use mica_machinery::admission::Operation;
 use mica_machinery::field;
 use mica_machinery::kind::WriteContext;
 use mica_machinery::managed;
@@ -21,7 +22,7 @@ use super::form::{document, read_back, served_value, stored_value, to_stored};
 use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
 };
-use super::{Entry, Registry, check_state, owner};
+use super::{Entry, Registry, charge, check_state, owner};
 use crate::admission::{Admissions, Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
 use crate::custom::Definition;
@@ -242,7 +243,6 @@ impl Registry {
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
         let gate = Gate::new(self, grant, Doing::Create(&request.options), Subject::Resource).await?;
-        self.admit(step.target(), &mut object).await?;
         let mutated = gate.mutate(Some(object), None).await;
         let mut object = mutated
             .map_err(|error| error.warned(&warnings))?
@@ -305,6 +305,10 @@ impl Registry {
         allotted: &Side,
     ) -> Result<Revision, ApiError> {
         let (target, served) = (step.target(), step.served());
+        let charge = self
+            .charge(step.grant, Operation::Create, object, None, step.now)
+            .await?;
+        let mut tries = 0;
         let mut vacant = match step.options.dry_run {
             DryRun::No => vacant(target, name),
             DryRun::All => None,
@@ -321,15 +325,23 @@ impl Registry {
             if let Some(there) = &entry.stored {
                 return Err(exists(served, name, there));
             }
-            let side = self.side.on_create(served, object)?.and(allotted.clone());
+            let mut side = self.side.on_create(served, object)?.and(allotted.clone());
+            if let Some(charge) = &charge {
+                side = side.and(charge.side().await?);
+            }
             if step.options.dry_run == DryRun::All {
                 return Ok(Revision(0));
             }
-            match self.put(target, &entry, value.clone(), side).await? {
-                Some(revision) => return Ok(revision),
+            match self.put(target, &entry, value.clone(), side).await {
+                Ok(Some(revision)) => return Ok(revision),
                 // Something is there: what, says a look.
-                None if supposed => {}
-                None => return Err(ApiError::already_exists(&served.name, name)),
+                Ok(None) if supposed => {}
+                Ok(None) => return Err(ApiError::already_exists(&served.name, name)),
+                Err(error) if error.is_stale_quota() && tries < charge::TRIES => {
+                    tries += 1;
+                    vacant = Some(entry);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -509,8 +521,32 @@ impl Registry {
             return Ok(Some(written(packed.at(stored.revision))));
         }
         let side = self.side.on_update(served, &new, &old)?.and(allotted);
-        let revision = self.put(target, entry, packed.value.clone(), side).await?;
+        let revision = self.put_charged(step, entry, &packed.value, side, &new, &old).await?;
         Ok(revision.map(|revision| written(packed.at(revision))))
+    }
+
+    /// Replaces an object, with what the change takes from quotas.
+    async fn put_charged(
+        &self,
+        step: &Step<'_>,
+        entry: &Entry,
+        value: &bytes::Bytes,
+        side: Side,
+        new: &Value,
+        old: &Value,
+    ) -> Result<Option<Revision>, ApiError> {
+        let charging = self.charge(step.grant, Operation::Update, new, Some(old), step.now);
+        let Some(charge) = charging.await? else {
+            return self.put(step.target(), entry, value.clone(), side).await;
+        };
+        for _ in 0..charge::TRIES {
+            let side = side.clone().and(charge.side().await?);
+            match self.put(step.target(), entry, value.clone(), side).await {
+                Err(error) if error.is_stale_quota() => {}
+                answer => return answer,
+            }
+        }
+        Err(ApiError::stale_quota())
     }
 
     /// Takes an object away for good. `None`: another write came between.
@@ -566,6 +602,8 @@ impl Registry {
         compares.extend(target.definition.as_ref().map(Definition::fence));
         let own = compares.len();
         compares.extend(side.compares);
+        let quotas = compares.len();
+        compares.extend(side.quotas);
         let key = key_of(&write).cloned();
         let along: Vec<Key> = side.writes.iter().filter_map(key_of).cloned().collect();
         let index = index(&target.served, entry, &write)?;
@@ -582,7 +620,7 @@ impl Registry {
                 }
                 let served = &target.served;
                 if let Some(admission) = &self.admission
-                    && Admissions::is_configuration(served.group(), served.plural())
+                    && Admissions::is_followed(served.group(), served.plural())
                 {
                     // The next write here meets what this one configured; other servers hear of it.
                     admission.forget(target.plane.id);
@@ -592,6 +630,7 @@ impl Registry {
             // Beside the object itself these compare the plane's records: what this server believes of it is old.
             Err(CommitError::Conflict { compare, .. }) if (1..own).contains(&compare) => Err(ApiError::stale_plane()),
             Err(CommitError::Conflict { compare, .. }) if compare < own => Ok(None),
+            Err(CommitError::Conflict { compare, .. }) if compare >= quotas => Err(ApiError::stale_quota()),
             // What a service was to be given is taken: the request starts over and finds something else, or is told so.
             Err(CommitError::Conflict { .. }) if target.served.plural() == "services" => Err(ApiError::stale_plane()),
             Err(CommitError::Conflict { .. }) => {

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
+use mica_server::admission::Accounts;
 use mica_server::egress::EgressOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
@@ -55,14 +56,27 @@ impl World {
 
     /// Where planes may call what the options say.
     pub async fn calling(store: Arc<dyn Store>, egress: EgressOptions) -> Self {
-        Self::made(store, ListenOptions::default(), egress).await
+        let options = ServerOptions {
+            egress,
+            ..ServerOptions::default()
+        };
+        Self::made(store, ListenOptions::default(), options).await
+    }
+
+    /// Where pods need service accounts, or do not.
+    pub async fn requiring(accounts: Accounts) -> Self {
+        let options = ServerOptions {
+            accounts,
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
     }
 
     pub async fn with(store: Arc<dyn Store>, listen: ListenOptions) -> Self {
-        Self::made(store, listen, EgressOptions::default()).await
+        Self::made(store, listen, ServerOptions::default()).await
     }
 
-    async fn made(store: Arc<dyn Store>, listen: ListenOptions, egress: EgressOptions) -> Self {
+    async fn made(store: Arc<dyn Store>, listen: ListenOptions, options: ServerOptions) -> Self {
         let now = SystemTime::now();
         let authority = Arc::new(Authority::generate("test-ca", now).unwrap());
         let metrics = Arc::new(Registry::new());
@@ -74,8 +88,7 @@ impl World {
             issuer: "https://mica.test".to_owned(),
             metrics: metrics.clone(),
             bookmark_interval: BOOKMARKS,
-            egress,
-            ..ServerOptions::default()
+            ..options
         };
         let server = Server::open(store.clone(), options).await.unwrap();
         let (tasks, drain) = (TaskTracker::new(), CancellationToken::new());

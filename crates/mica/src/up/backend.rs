@@ -118,6 +118,7 @@ pub async fn open_server(
         },
         metrics: metrics.clone(),
         egress: settings.egress.clone(),
+        accounts: settings.accounts,
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

@@ -1,5 +1,6 @@
 //! Admission through a whole server: real webhooks over HTTPS, policies, and the plugins that are built in.
 
+mod plugins;
 mod policies;
 mod reviews;
 mod tenants;

@@ -116,6 +116,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         authenticator: settings.authenticator.clone(),
         metrics: metrics.clone(),
         egress: local_webhooks(),
+        accounts: settings.accounts,
         ..ServerOptions::default()
     };
     let server = store::open(opened.store(), options).await?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
+use mica_server::admission::Accounts;
 use mica_server::authn::{Anonymous, Authenticator, Tokens, Trust};
 use mica_server::http::parse_go_duration;
 use mica_server::registry::ServiceOptions;
@@ -18,6 +19,8 @@ const DEFAULT_PORT: i64 = 6443;
 const DEFAULT_PREFIX: &str = "/registry";
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
 const DEFAULT_COMPACTION: Duration = Duration::from_secs(300);
+/// The admission plugin that gives pods service accounts.
+const ACCOUNTS: &str = "ServiceAccount";
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// What the server works with.
@@ -32,6 +35,8 @@ pub struct Settings {
     pub wait: Duration,
     pub services: ServiceOptions,
     pub authenticator: Authenticator,
+    /// Whether new pods get a service account.
+    pub accounts: Accounts,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -106,6 +111,15 @@ impl Settings {
             wait: duration(flags, "storage-initialization-timeout").unwrap_or(DEFAULT_WAIT),
             services,
             authenticator,
+            accounts: if flags
+                .list("disable-admission-plugins")
+                .iter()
+                .any(|name| *name == ACCOUNTS)
+            {
+                Accounts::Unasked
+            } else {
+                Accounts::Required
+            },
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
                 4..8 => "debug",

@@ -206,6 +206,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ("etcd-cafile", "who signs etcd's certificate"),
     ("etcd-certfile", "the certificate shown to etcd"),
     (
+        "disable-admission-plugins",
+        "with ServiceAccount, pods get no service account; other plugins stay",
+    ),
+    (
         "etcd-compaction-interval",
         "how often etcd's history is compacted (5m); 0 leaves that to others",
     ),
@@ -238,7 +242,6 @@ pub const MEANINGS: &[(&str, &str)] = &[
 /// log says so.
 pub const HARMLESS: &[&str] = &[
     "allow-privileged",
-    "disable-admission-plugins",
     "endpoint-reconciler-type",
     "external-hostname",
     "logging-format",
