@@ -38,7 +38,6 @@ UNEXPLAINED = "not looked at yet"
 # What whole groups of differences come from: the first that matches "case: difference" is the reason of a new line.
 REASONS = [
     (r"service account tokens|token request", "service account tokens are not issued yet"),
-    (r"^(mutating )?policy in force", "admission policies are not evaluated yet"),
     (r"^(rbac|allowed|forbidden|local subject|self subject|subject access)|User .*cannot", "authorization is not built yet"),
 ]
 HEADER = """\

@@ -10,6 +10,7 @@ use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::check::Checker;
 use crate::admission::{Accounts, Admissions};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
@@ -136,6 +137,8 @@ impl Server {
             openapi: OpenApi::new(&root_scheme, &plane_scheme),
             egress,
             admissions,
+            // Type checks are upstream's controller manager's.
+            checks_policies: matches!(options.companions, Companions::Done { .. }),
         }))
     }
 
@@ -162,6 +165,15 @@ impl Server {
             stop.clone(),
         );
         tasks.spawn(drainer.run());
+        if self.checks_policies {
+            let checker = Checker {
+                store: self.store.clone(),
+                registry: self.registry.clone(),
+                directory: self.directory.clone(),
+                definitions: self.definitions.clone(),
+            };
+            tasks.spawn(checker.run(stop.clone()));
+        }
         let worker = Worker::new(
             self.store.clone(),
             self.registry.clone(),

@@ -13,6 +13,9 @@ mod param;
 pub mod quota;
 mod request;
 mod review;
+#[cfg(test)]
+mod tests;
+pub mod typecheck;
 mod validate;
 mod webhook;
 

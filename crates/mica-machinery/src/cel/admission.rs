@@ -30,6 +30,14 @@ pub enum Params {
     Absent,
 }
 
+/// What `params` is where objects have types.
+#[derive(Clone, Debug)]
+pub enum ParamType {
+    Absent,
+    Any,
+    Of(Arc<DeclType>),
+}
+
 /// Why an expression cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -59,6 +67,23 @@ impl Compiler {
             Params::Absent => env,
         };
         Self { env, variables: None }
+    }
+
+    /// For expressions about objects of a known type, variables included.
+    pub fn typed(object: Arc<DeclType>, params: &ParamType) -> Self {
+        let env = BASE
+            .clone()
+            .with_declared("object", object.clone())
+            .with_declared("oldObject", object);
+        let env = match params {
+            ParamType::Absent => env,
+            ParamType::Any => env.with_variable("params", Type::Dyn),
+            ParamType::Of(ty) => env.with_declared("params", ty.clone()),
+        };
+        Self {
+            env,
+            variables: Some(BTreeMap::new()),
+        }
     }
 
     /// For expressions that can name `variables`, as far as they were compiled before.

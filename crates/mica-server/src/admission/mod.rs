@@ -6,6 +6,7 @@
 //! a [`Gate`], which holds no lock while it calls: what a webhook takes, it takes from its own plane's requests.
 
 mod call;
+pub mod check;
 mod gate;
 mod load;
 mod metric;

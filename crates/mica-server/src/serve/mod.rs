@@ -55,6 +55,7 @@ pub struct Server {
     /// The way out, for whatever calls webhooks.
     pub egress: Egress,
     pub admissions: Arc<Admissions>,
+    pub(crate) checks_policies: bool,
 }
 
 /// A request with its body read and its asker known.

@@ -150,6 +150,32 @@ async fn a_policy_may_not_name_the_wrong_type_or_change_what_is_atomic() {
 }
 
 #[tokio::test]
+async fn a_policy_is_told_what_its_expressions_get_wrong() {
+    let world = World::start().await;
+    let plane = world.plane("p").await;
+    let validations = json!([{"expression": "object.data.k == 'v'"}, {"expression": "object.foo == 'v'"}]);
+    validating(&plane, json!({"validations": validations})).await;
+    let path = format!("{POLICIES}/p");
+    let status = loop {
+        let status = plane.get(&path).await.expect(200)["status"].clone();
+        if status["observedGeneration"] == 1 {
+            break status;
+        }
+        tokio::task::yield_now().await;
+    };
+    let warnings = status["typeChecking"]["expressionWarnings"].as_array().unwrap();
+    assert_eq!(
+        (warnings.len(), &warnings[0]["fieldRef"]),
+        (1, &json!("spec.validations[1].expression"))
+    );
+    let warning = warnings[0]["warning"].as_str().unwrap();
+    assert!(
+        warning.starts_with("/v1, Kind=ConfigMap: ERROR: <input>:1:7: undefined field 'foo'"),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
 async fn audit_is_told_what_policies_say() {
     let world = World::start().await;
     let api = world.root().await;
