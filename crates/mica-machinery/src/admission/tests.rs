@@ -95,7 +95,9 @@ fn an_equivalent_resource_matches_in_its_own_form() {
     let others = [face("g", "v1", "things", "Thing"), face("g", "v3", "things", "Thing")];
     let asked = attributes(face("g", "v2", "things", "Thing"), &others, "", "ns");
     let matched = |policy: &str, rules: Value| {
-        let criteria = Criteria::of_resources(&json!({"matchPolicy": policy, "resourceRules": rules}));
+        let criteria = Criteria::of_resources(
+            &json!({"matchPolicy": policy, "resourceRules": rules, "namespaceSelector": {}, "objectSelector": {}}),
+        );
         let face = criteria.matches(&asked, Objects::default(), None).unwrap();
         face.map(|face| face.resource.version.to_owned())
     };
@@ -116,7 +118,7 @@ fn what_does_not_apply_does_not_fail_for_its_namespace() {
     let said = |group: &str| {
         let selector = json!({"matchLabels": {"a": "b"}});
         Criteria::of_resources(
-            &json!({"namespaceSelector": selector, "resourceRules": [rule(json!({"apiGroups": [group]}))]}),
+            &json!({"namespaceSelector": selector, "objectSelector": {}, "resourceRules": [rule(json!({"apiGroups": [group]}))]}),
         )
     };
     assert_eq!(said("other").matches(&asked, Objects::default(), None), Ok(None));
