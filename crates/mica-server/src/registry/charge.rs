@@ -32,7 +32,9 @@ const MANAGER: &str = "kube-apiserver";
 
 /// Turns at the quotas of namespaces. An entry lives while somebody waits or writes.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<(PlaneId, String), Weak<tokio::sync::Mutex<()>>>>);
+pub(super) struct Turns(Mutex<HashMap<(PlaneId, String), Weak<Turn>>>);
+
+type Turn = tokio::sync::Mutex<()>;
 
 /// Entries from which on dead ones are looked for.
 const SWEEP: usize = 256;
@@ -48,7 +50,7 @@ impl Turns {
             match known.upgrade() {
                 Some(turn) => turn,
                 None => {
-                    let turn = Arc::new(tokio::sync::Mutex::new(()));
+                    let turn = Arc::new(Turn::new(()));
                     *known = Arc::downgrade(&turn);
                     turn
                 }

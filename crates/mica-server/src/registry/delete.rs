@@ -111,24 +111,7 @@ impl Registry {
             ));
         }
         let now = jiff::Timestamp::now();
-        let mut plan = meta::deletion_plan(
-            &old["metadata"],
-            options,
-            served.strategy().garbage_policy(),
-            |requested| served.strategy().grace(&old, requested),
-            now,
-        );
-        if served.is_namespaces() {
-            plan = namespace_plan(&old, plan, now);
-        }
-        let begins = served.is_definitions() && object::get(&old, &["metadata", "deletionTimestamp"]).is_none();
-        if begins {
-            // A definition always waits for its instances first, and is marked in its own way below.
-            plan = Deletion::Mark {
-                metadata: old["metadata"].clone(),
-                next: Next::Keep,
-            };
-        }
+        let (plan, begins) = plan(target, &old, options, now);
         if plan != Deletion::Pending {
             let told = self.admit_deletion(grant, options, &old).await?;
             warnings.lock().extend(told);
@@ -226,6 +209,30 @@ fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
         ));
     }
     Ok(())
+}
+
+/// What a deletion does to an object, and whether it is the first of a definition's.
+fn plan(target: &Target, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> (Deletion, bool) {
+    let served = &target.served;
+    let mut plan = meta::deletion_plan(
+        old["metadata"],
+        options,
+        served.strategy().garbage_policy(),
+        |requested| served.strategy().grace(old, requested),
+        now,
+    );
+    if served.is_namespaces() {
+        plan = namespace_plan(old, plan, now);
+    }
+    let begins = served.is_definitions() && object::get(old, &["metadata", "deletionTimestamp"]).is_none();
+    if begins {
+        // A definition always waits for its instances first, and is marked in its own way below.
+        plan = Deletion::Mark {
+            metadata: old["metadata"].clone(),
+            next: Next::Keep,
+        };
+    }
+    (plan, begins)
 }
 
 /// A namespace is always marked first: its content has to go before it, and only finalization takes it away.

@@ -111,11 +111,7 @@ impl Settings {
             wait: duration(flags, "storage-initialization-timeout").unwrap_or(DEFAULT_WAIT),
             services,
             authenticator,
-            accounts: if flags
-                .list("disable-admission-plugins")
-                .iter()
-                .any(|name| *name == ACCOUNTS)
-            {
+            accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
                 Accounts::Unasked
             } else {
                 Accounts::Required
