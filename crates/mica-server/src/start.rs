@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::check::Checker;
-use crate::admission::{Accounts, Admissions};
+use crate::admission::{Admissions, PodAccounts};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::Authorizer;
@@ -57,7 +57,7 @@ pub struct ServerOptions {
     /// Where calls of webhooks may go.
     pub egress: EgressOptions,
     /// Whether new pods get a service account.
-    pub accounts: Accounts,
+    pub accounts: PodAccounts,
 }
 
 impl Default for ServerOptions {
@@ -72,7 +72,7 @@ impl Default for ServerOptions {
             metrics: Arc::default(),
             bookmark_interval: BOOKMARK_INTERVAL,
             egress: EgressOptions::default(),
-            accounts: Accounts::default(),
+            accounts: PodAccounts::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mica_server::admission::Accounts;
+use mica_server::admission::PodAccounts;
 use mica_server::egress::{EgressOptions, Network, Services};
 use mica_server::http::parse_go_duration;
 use mica_store::etcd::EtcdConfig;
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Where webhooks may be.
     pub egress: EgressOptions,
     /// Whether new pods get a service account.
-    pub accounts: Accounts,
+    pub accounts: PodAccounts,
 }
 
 /// Where traces go.
@@ -139,9 +139,9 @@ impl Settings {
             drain_timeout,
             egress: file.egress.options()?,
             accounts: if file.admission.service_accounts {
-                Accounts::Required
+                PodAccounts::Required
             } else {
-                Accounts::Unasked
+                PodAccounts::Unasked
             },
         })
     }

@@ -33,7 +33,7 @@ use crate::plane::cache::Followed;
 pub(crate) use gate::{Doing, Gate, Subject};
 use load::Shared;
 use metric::AdmissionMetrics;
-pub use plugin::Accounts;
+pub use plugin::PodAccounts;
 
 /// Planes whose configuration is kept loaded. An entry is a pointer.
 const CACHED_PLANES: usize = 10_000;

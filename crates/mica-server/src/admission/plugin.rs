@@ -20,7 +20,7 @@ const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
 /// Whether new pods get a service account, which must then be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Accounts {
+pub enum PodAccounts {
     /// As where nothing makes service accounts, envtest among them.
     #[default]
     Unasked,
@@ -114,7 +114,7 @@ impl Gate<'_> {
 
     /// A pod runs as a service account of its namespace, whose token it finds mounted.
     async fn give_account(&self, pod: &mut Value) -> Result<(), ApiError> {
-        if self.registry.accounts() != Accounts::Required
+        if self.registry.accounts() != PodAccounts::Required
             || object::get(pod, &["metadata", "annotations", MIRROR]).is_some()
         {
             return Ok(());

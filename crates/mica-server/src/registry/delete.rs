@@ -215,7 +215,7 @@ fn refuse_immortal(target: &Target) -> Result<(), ApiError> {
 fn plan(target: &Target, old: &Value, options: &DeleteOptions, now: jiff::Timestamp) -> (Deletion, bool) {
     let served = &target.served;
     let mut plan = meta::deletion_plan(
-        old["metadata"],
+        &old["metadata"],
         options,
         served.strategy().garbage_policy(),
         |requested| served.strategy().grace(old, requested),

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
 
-use crate::admission::{Accounts, Admissions};
+use crate::admission::{Admissions, PodAccounts};
 use crate::authz::{Authorizer, Grant, Target};
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
@@ -58,7 +58,7 @@ pub struct Registry {
     convert: Arc<dyn Convert>,
     authorizer: Arc<Authorizer>,
     admission: Option<Arc<Admissions>>,
-    accounts: Accounts,
+    accounts: PodAccounts,
     turns: Arc<charge::Turns>,
     events: convert::Events,
     bookmark_interval: Duration,
@@ -104,7 +104,7 @@ impl Registry {
             convert,
             authorizer,
             admission: None,
-            accounts: Accounts::default(),
+            accounts: PodAccounts::default(),
             turns: Arc::default(),
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
@@ -121,12 +121,12 @@ impl Registry {
 
     /// Says whether new pods get a service account.
     #[must_use]
-    pub fn with_accounts(mut self, accounts: Accounts) -> Self {
+    pub fn with_accounts(mut self, accounts: PodAccounts) -> Self {
         self.accounts = accounts;
         self
     }
 
-    pub(crate) fn accounts(&self) -> Accounts {
+    pub(crate) fn accounts(&self) -> PodAccounts {
         self.accounts
     }
 

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
-use mica_server::admission::Accounts;
+use mica_server::admission::PodAccounts;
 use mica_server::egress::EgressOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// Where pods need service accounts, or do not.
-    pub async fn requiring(accounts: Accounts) -> Self {
+    pub async fn requiring(accounts: PodAccounts) -> Self {
         let options = ServerOptions {
             accounts,
             ..ServerOptions::default()

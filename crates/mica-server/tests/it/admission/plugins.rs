@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mica_server::admission::Accounts;
+use mica_server::admission::PodAccounts;
 use mica_store::MemStore;
 use serde_json::{Value, json};
 
@@ -220,7 +220,7 @@ async fn many_writers_on_two_servers_never_exceed_a_quota() {
 
 #[tokio::test]
 async fn a_pod_gets_the_service_account_of_its_namespace() {
-    let world = World::requiring(Accounts::Required).await;
+    let world = World::requiring(PodAccounts::Required).await;
     let api = world.root().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let mut other = pod("p", json!({}));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
-use mica_server::admission::Accounts;
+use mica_server::admission::PodAccounts;
 use mica_server::authn::{Anonymous, Authenticator, Tokens, Trust};
 use mica_server::http::parse_go_duration;
 use mica_server::registry::ServiceOptions;
@@ -36,7 +36,7 @@ pub struct Settings {
     pub services: ServiceOptions,
     pub authenticator: Authenticator,
     /// Whether new pods get a service account.
-    pub accounts: Accounts,
+    pub accounts: PodAccounts,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -112,9 +112,9 @@ impl Settings {
             services,
             authenticator,
             accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
-                Accounts::Unasked
+                PodAccounts::Unasked
             } else {
-                Accounts::Required
+                PodAccounts::Required
             },
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
