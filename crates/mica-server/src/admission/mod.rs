@@ -176,7 +176,13 @@ impl Admissions {
         let forget = |plane| self.forget(plane);
         let matters = |event: &Event| !is_charge(event);
         self.planes
-            .follow_those(&*self.store, &resources, "webhooks, policies and quotas", matters, forget)
+            .follow_those(
+                &*self.store,
+                &resources,
+                "webhooks, policies and quotas",
+                matters,
+                forget,
+            )
             .await;
     }
 }
