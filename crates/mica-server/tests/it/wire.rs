@@ -406,3 +406,49 @@ async fn a_deletion_says_what_becomes_of_dependents() {
     }
     api.get(&format!("{MAPS}/kept")).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_body_need_not_say_what_it_is() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    for (name, content, body) in [
+        ("json", JSON, r#"{"metadata":{"name":"json"}}"#),
+        ("yaml", YAML, "metadata:\n  name: yaml\n"),
+    ] {
+        let made = api.call(Method::POST, MAPS, &[content], body).await.expect(201);
+        assert_eq!((text(&made, "/kind"), text(&made, "/apiVersion")), ("ConfigMap", "v1"));
+        let path = format!("{MAPS}/{name}");
+        api.call(Method::PUT, &path, &[content], body).await.expect(200);
+    }
+    // Nor all of it.
+    for (name, half) in [("kind", r#""kind":"ConfigMap""#), ("version", r#""apiVersion":"v1""#)] {
+        let body = format!(r#"{{{half},"metadata":{{"name":"{name}"}}}}"#);
+        api.call(Method::POST, MAPS, &[JSON], body).await.expect(201);
+    }
+}
+
+#[tokio::test]
+async fn a_watch_in_protobuf_is_cut_into_frames_of_events() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(MAPS, &map("a")).await.expect(201);
+    let accept = [("accept", "application/vnd.kubernetes.protobuf;stream=watch")];
+    let path = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=0");
+    let answer = api.call(Method::GET, &path, &accept, "").await;
+    assert_eq!(
+        answer.header("content-type"),
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    );
+    let (mut rest, mut events) = (&answer.body[..], Vec::new());
+    while let Some((length, body)) = rest.split_first_chunk::<4>() {
+        let (frame, more) = body.split_at(u32::from_be_bytes(*length) as usize);
+        // Field 1 of a WatchEvent is its type, and its object is sealed as objects are.
+        assert_eq!(frame[..2], [0x0a, 5], "{frame:?}");
+        let kind = String::from_utf8(frame[2..7].to_vec()).unwrap();
+        assert!(frame.windows(4).any(|window| window == b"k8s\0"));
+        events.push(kind);
+        rest = more;
+    }
+    assert!(rest.is_empty());
+    assert_eq!(events, ["ADDED", "ADDED"]);
+}

@@ -1,5 +1,7 @@
 //! Planes: made, addressed, refused, emptied, copied.
 
+mod lifetime;
+
 use std::sync::Arc;
 use std::time::Instant;
 
