@@ -157,7 +157,10 @@ def run(a, specs):
     directory = Path(a.reports or tempfile.mkdtemp(prefix="mica-conformance-"))
     directory.mkdir(parents=True, exist_ok=True)
     print(f"conformance: {len(names)} specs; logs and reports in {directory}", flush=True)
-    with harness.mica("--profile", "kubernetes") as server:
+    # Something makes service accounts here, so pods may rely on them.
+    config = directory / "mica.yaml"
+    config.write_text("admission:\n  service-accounts: true\n")
+    with harness.mica("--profile", "kubernetes", "--config", str(config)) as server:
         places = {"root": server.kubeconfig, "plane": server.create_plane("conformance")}
         pki = Path(server.directory) / "pki"
         places = {place: path for place, path in places.items() if a.at in (None, place)}

@@ -28,7 +28,7 @@ pub(super) fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-fn raise(to: &mut Amounts, other: &Amounts) {
+pub(super) fn raise(to: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         if to.get(name).is_none_or(|held| amount > held) {
             to.insert(name.clone(), amount.clone());

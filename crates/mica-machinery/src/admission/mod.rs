@@ -6,6 +6,7 @@
 
 mod condition;
 mod criteria;
+mod device;
 mod input;
 pub mod limit;
 mod mutate;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::device;
 use super::limit::{Amounts, add, amounts, pod_amounts};
 use super::request::Operation;
 use crate::object;
@@ -33,6 +34,7 @@ enum Counted {
     Pod,
     Service,
     Claim,
+    Devices,
     Object,
 }
 
@@ -85,6 +87,7 @@ impl Charged<'_> {
             ("", "pods") => Counted::Pod,
             ("", "services") => Counted::Service,
             ("", "persistentvolumeclaims") => Counted::Claim,
+            ("resource.k8s.io", "resourceclaims") => Counted::Devices,
             _ => Counted::Object,
         }
     }
@@ -96,7 +99,7 @@ impl Charged<'_> {
                 creates || (updates && self.old.is_some_and(|old| terminates(old) != terminates(self.object)))
             }
             (Counted::Pod, "resize") => updates,
-            (Counted::Service, "") => creates || updates,
+            (Counted::Service | Counted::Devices, "") => creates || updates,
             (Counted::Claim, "" | "status") => creates || updates,
             (Counted::Object, "") => creates,
             _ => false,
@@ -109,6 +112,7 @@ impl Charged<'_> {
             Counted::Pod => pod_usage(object, self.now),
             Counted::Service => service_usage(object),
             Counted::Claim => claim_usage(object),
+            Counted::Devices => device::usage(object),
             Counted::Object => {
                 let mut usage = Amounts::from([(self.count_name(), count(1))]);
                 if self.group.is_empty() && ALIASED.contains(&self.resource) {
@@ -138,6 +142,7 @@ impl Charged<'_> {
                         .is_some_and(|rest| rest.contains('/') && !rest.contains("kubernetes.io/"))
             }
             Counted::Service => SERVICE_RESOURCES.contains(&name),
+            Counted::Devices => name == device::CLAIMS || name.ends_with(device::DEVICES),
             Counted::Claim => {
                 name == "count/persistentvolumeclaims"
                     || CLAIM_RESOURCES.contains(&name)
@@ -309,7 +314,7 @@ impl Charged<'_> {
     }
 }
 
-fn count(number: i64) -> Quantity {
+pub(super) fn count(number: i64) -> Quantity {
     Quantity::new(number, Format::DecimalSi)
 }
 

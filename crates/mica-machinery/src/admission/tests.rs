@@ -343,3 +343,24 @@ fn what_no_quota_counts_is_not_looked_at() {
         assert!(!charged.counts(), "{resource}/{subresource}");
     }
 }
+
+#[test]
+fn a_claim_counts_for_the_devices_that_it_may_get() {
+    let exactly = |count: i64| json!({"exactly": {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": count}});
+    let either = json!({"firstAvailable": [
+        {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": 2},
+        {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": 3},
+        {"deviceClassName": "lead", "allocationMode": "All"},
+    ]});
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [exactly(1), either]}}});
+    let zero = json!({"count/resourceclaims.resource.k8s.io": "0", "gold.deviceclass.resource.k8s.io/devices": "0", "lead.deviceclass.resource.k8s.io/devices": "0"});
+    let hard = json!({"count/resourceclaims.resource.k8s.io": "9", "gold.deviceclass.resource.k8s.io/devices": "9", "lead.deviceclass.resource.k8s.io/devices": "40"});
+    check_charge(
+        "resource.k8s.io",
+        "resourceclaims",
+        &claim,
+        None,
+        &[quota("q", hard, zero)],
+        expect!["count/resourceclaims.resource.k8s.io=1 gold.deviceclass.resource.k8s.io/devices=4 lead.deviceclass.resource.k8s.io/devices=32 "],
+    );
+}
