@@ -30,7 +30,7 @@ SUMMARY = ("<!-- summary: written by `make conformance-update` -->", "<!-- end o
 LIST = ("<!-- specs: written by `make conformance-update` -->", "<!-- end of specs -->")
 PLACES = ["root", "plane"]
 # Specs at once in each place. Most of them wait for a controller.
-SHARDS = 3
+SHARDS = 4
 # A spec that waits for what never comes ends by itself after five to ten minutes.
 SUITE_SECONDS = 3 * 3600
 START_SECONDS = 60
