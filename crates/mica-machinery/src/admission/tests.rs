@@ -346,7 +346,8 @@ fn what_no_quota_counts_is_not_looked_at() {
 
 #[test]
 fn a_claim_counts_for_the_devices_that_it_may_get() {
-    let exactly = |count: i64| json!({"exactly": {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": count}});
+    let exactly =
+        |count: i64| json!({"exactly": {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": count}});
     let either = json!({"firstAvailable": [
         {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": 2},
         {"deviceClassName": "gold", "allocationMode": "ExactCount", "count": 3},
@@ -361,6 +362,8 @@ fn a_claim_counts_for_the_devices_that_it_may_get() {
         &claim,
         None,
         &[quota("q", hard, zero)],
-        expect!["count/resourceclaims.resource.k8s.io=1 gold.deviceclass.resource.k8s.io/devices=4 lead.deviceclass.resource.k8s.io/devices=32 "],
+        expect![
+            "count/resourceclaims.resource.k8s.io=1 gold.deviceclass.resource.k8s.io/devices=4 lead.deviceclass.resource.k8s.io/devices=32 "
+        ],
     );
 }
