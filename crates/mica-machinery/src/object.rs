@@ -85,3 +85,12 @@ pub fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
     value.as_object_mut().expect("it is an object now")
 }
+
+/// Whether two maps have the same members, these aside.
+pub fn equal_without(skip: &[&str], a: Option<&Value>, b: Option<&Value>) -> bool {
+    fn kept<'v>(value: Option<&'v Value>, skip: &[&str]) -> impl Iterator<Item = (&'v String, &'v Value)> {
+        let members = value.and_then(Value::as_object).into_iter().flatten();
+        members.filter(|(name, _)| !skip.contains(&name.as_str()))
+    }
+    kept(a, skip).eq(kept(b, skip))
+}

@@ -48,9 +48,10 @@ type MakeAddress = fn(String) -> Address;
 /// Takes a request path apart.
 pub fn locate(path: &str) -> Result<Located, ApiError> {
     let mut segments = Vec::with_capacity(USUAL_SEGMENTS);
+    let encoded = memchr::memchr(b'%', path.as_bytes()).is_some();
     if path.len() > 1 {
-        for raw in path.trim_matches('/').split('/') {
-            segments.push(decode(raw)?);
+        for raw in split(path) {
+            segments.push(if encoded { decode(raw)? } else { raw.into() });
         }
     }
     let Some((at, make)) = door(&segments) else {
@@ -67,7 +68,7 @@ pub fn locate(path: &str) -> Result<Located, ApiError> {
             name.as_str()
         )));
     }
-    let raw: Vec<&str> = path.trim_matches('/').split('/').take(at + 2).collect();
+    let raw: Vec<&str> = split(path).take(at + 2).collect();
     Ok(Located {
         address: make(name.to_string()),
         prefix: format!("/{}", raw.join("/")),
@@ -97,10 +98,14 @@ fn door(segments: &[CompactString]) -> Option<(usize, MakeAddress)> {
     })
 }
 
+/// What is between the slashes of a path, slashes at its ends aside.
+fn split(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.trim_matches('/');
+    let ends = memchr::memchr_iter(b'/', path.as_bytes()).chain(std::iter::once(path.len()));
+    ends.scan(0, |start, end| Some(&path[std::mem::replace(start, end + 1)..end]))
+}
+
 fn decode(segment: &str) -> Result<CompactString, ApiError> {
-    if !segment.contains('%') {
-        return Ok(segment.into());
-    }
     percent_decode_str(segment)
         .decode_utf8()
         .map(CompactString::from)
@@ -228,9 +233,10 @@ fn check_segment(what: &str, segment: &str) -> Result<(), ApiError> {
     let problem = match segment {
         "." => "may not be '.'".to_owned(),
         ".." => "may not be '..'".to_owned(),
-        _ => match ["/", "%"].into_iter().find(|bad| segment.contains(bad)) {
-            Some(bad) => format!("may not contain '{bad}'"),
-            None => return Ok(()),
+        _ if memchr::memchr2(b'/', b'%', segment.as_bytes()).is_none() => return Ok(()),
+        _ => match segment.contains('/') {
+            true => "may not contain '/'".to_owned(),
+            false => "may not contain '%'".to_owned(),
         },
     };
     Err(ApiError::bad_request(format!(

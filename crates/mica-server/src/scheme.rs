@@ -315,7 +315,7 @@ impl Served {
     pub fn merge_type(&self) -> TypeRef<'_> {
         match &self.form {
             Form::BuiltIn { ty, .. } => TypeRef::kind(*ty),
-            Form::Custom(kind) => TypeRef::owned(kind.schema.merge_type()),
+            Form::Custom(kind) => kind.schema.merge_type(),
         }
     }
 

@@ -37,11 +37,15 @@ pub enum CompileError {
 }
 
 /// A checked expression, ready to run. It holds no data and can be shared.
+///
+/// Of what it was checked against it keeps nothing: programs stay for as long as their definition is served.
 #[derive(Debug)]
 pub struct Program {
-    checked: Checked,
     pub(super) root: plan::Node,
-    declared: HashMap<String, Arc<DeclType>>,
+    result_type: Type,
+    /// The declared names that it mentions.
+    mentioned: Box<[String]>,
+    cost: cost::Estimate,
 }
 
 impl Env {
@@ -109,9 +113,10 @@ impl Env {
         let checked = check(parsed, self).map_err(|issues| CompileErrors::new(source, issues))?;
         let root = plan::plan(&checked, self).map_err(CompileError::Instantiation)?;
         Ok(Program {
-            checked,
             root,
-            declared: self.declared.clone(),
+            result_type: checked.type_of(checked.root.id).clone(),
+            mentioned: mentioned(&checked),
+            cost: cost::estimate(&checked, &self.declared),
         })
     }
 
@@ -189,29 +194,37 @@ pub enum OldSelf {
 impl Program {
     /// The type of the result.
     pub fn result_type(&self) -> &Type {
-        self.checked.type_of(self.checked.root.id)
+        &self.result_type
     }
 
     /// Whether the expression mentions the variable.
     pub fn uses(&self, variable: &str) -> bool {
-        let mut found = false;
-        self.checked.root.walk(&mut |expr| {
-            if let super::ast::Kind::Ident(name) = &expr.kind {
-                found = found || (name == variable && self.checked.is_reference(expr.id));
-            }
-        });
-        found
+        self.mentioned.iter().any(|name| name == variable)
     }
 
     /// What one evaluation costs at least and at most, by the declared sizes.
     pub fn estimate_cost(&self) -> cost::Estimate {
-        cost::estimate(&self.checked, &self.declared)
+        self.cost
     }
 
     /// Evaluates, spending at most `limit`; says what was spent also when it failed.
     pub fn eval<'a>(&self, activation: &dyn eval::Activation<'a>, limit: u64) -> eval::Outcome<'a> {
         eval::run(self, activation, limit)
     }
+}
+
+/// The declared names in a tree, each once.
+fn mentioned(checked: &Checked) -> Box<[String]> {
+    let mut names = Vec::new();
+    checked.root.walk(&mut |expr| {
+        if let super::ast::Kind::Ident(name) = &expr.kind
+            && checked.is_reference(expr.id)
+            && !names.contains(name)
+        {
+            names.push(name.clone());
+        }
+    });
+    names.into()
 }
 
 /// How deep brackets and conditionals nest, at most.

@@ -3,7 +3,7 @@
 //! Anything with such a shape can supply one: custom resources from their structural schema (`Schema::from_openapi`),
 //! built-in kinds by filling the fields in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::escape::escape;
 
 /// What a schema's `type` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Kind {
     Object,
     Array,
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 /// `x-kubernetes-list-type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ListKind {
     #[default]
     Atomic,
@@ -35,7 +35,7 @@ pub enum ListKind {
     Map,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Schema {
     pub kind: Kind,
     pub format: String,
@@ -145,6 +145,37 @@ impl Schema {
         } else {
             read
         }
+    }
+
+    /// What reading values takes of it: nothing about sizes, and what is alike exists once. Most fields of a definition are
+    /// alike then, and this stays for as long as the definition is served.
+    pub fn for_values(&self) -> Arc<Self> {
+        self.shared(&mut HashSet::new())
+    }
+
+    fn shared(&self, known: &mut HashSet<Arc<Self>>) -> Arc<Self> {
+        let properties = self.properties.as_ref().map(|properties| {
+            let shared = properties.iter().map(|(name, schema)| (name.clone(), schema.shared(known)));
+            shared.collect()
+        });
+        let schema = Self {
+            kind: self.kind,
+            format: self.format.clone(),
+            nullable: self.nullable,
+            preserve_unknown: self.preserve_unknown,
+            properties,
+            additional: self.additional.as_ref().map(|schema| schema.shared(known)),
+            items: self.items.as_ref().map(|schema| schema.shared(known)),
+            list_kind: self.list_kind,
+            list_keys: self.list_keys.clone(),
+            ..Self::default()
+        };
+        if let Some(shared) = known.get(&schema) {
+            return shared.clone();
+        }
+        let shared = Arc::new(schema);
+        known.insert(shared.clone());
+        shared
     }
 
     /// The schema of a resource's root: `kind`, `apiVersion`, `metadata.name` and `metadata.generateName` can be read

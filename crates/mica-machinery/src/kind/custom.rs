@@ -413,12 +413,7 @@ impl Strategy for CustomKind {
         if self.is_status(ctx) {
             return Some(generation);
         }
-        let rest = |object: &Value| {
-            let mut rest = object.clone();
-            object::remove(&mut rest, &["metadata"]);
-            rest
-        };
-        Some(if rest(new) == rest(old) {
+        Some(if object::equal_without(&["metadata"], Some(new), Some(old)) {
             generation
         } else {
             generation + 1

@@ -87,8 +87,9 @@ pub fn apply(
         applied,
         write,
     };
-    let (mut object, entries) = match apply.run(entries.clone(), on_conflict) {
-        Err(ApplyError::Conflict(conflicts)) if write.manager == KUBECTL => {
+    let may_retry = (write.manager == KUBECTL).then(|| entries.clone());
+    let (mut object, entries) = match (apply.run(entries, on_conflict), may_retry) {
+        (Err(ApplyError::Conflict(conflicts)), Some(entries)) => {
             // What kubectl wrote by client-side apply is its own, whoever the list names.
             let allowed = apply.last_applied_fields();
             if !allowed
@@ -100,7 +101,7 @@ pub fn apply(
             }
             apply.run(entries, OnConflict::Force)?
         }
-        result => result?,
+        (result, _) => result?,
     };
     if write.manager == KUBECTL {
         renew_last_applied(&mut object, applied);

@@ -158,7 +158,7 @@ struct Story<'s> {
 
 impl<'s> Story<'s> {
     fn new(widget: &'s Compiled) -> Self {
-        let schema = TypeRef::owned(widget.merge_type());
+        let schema = widget.merge_type();
         Self {
             widget,
             schema,
@@ -329,7 +329,7 @@ proptest! {
     #[test]
     fn merging_is_idempotent_and_keeps_what_is_not_named(live in spec(), applied in spec()) {
         let widget = widget();
-        let ty = TypeRef::owned(widget.merge_type());
+        let ty = widget.merge_type();
         let (live, applied) = (json!({"spec": live}), json!({"spec": applied}));
         let once = super::merge::merge(&live, &applied, ty).unwrap();
         prop_assert_eq!(&super::merge::merge(&once, &applied, ty).unwrap(), &once);

@@ -1,16 +1,16 @@
 //! Server-side apply: ownership, pruning, conflicts and refusals, measured by what a real kube-apiserver answered.
 
-use std::collections::BTreeMap;
-
 use expect_test::{Expect, expect};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::schema::{FieldType, ListType, MapType, OwnedListKind, Scalar, Type, TypeRef};
+use super::schema::TypeRef;
 use super::*;
-use crate::facts::{MapKind, facts};
+use crate::facts::facts;
 use crate::object;
+use crate::schema::Compiled;
+use crate::schema::rule::NoRules;
 
 /// An object that is applied to and written to, one after another.
 struct Story<'s> {
@@ -327,79 +327,24 @@ fn kubectl_takes_over_what_it_applied_from_the_client_side() {
     );
 }
 
-fn string() -> Type {
-    Type::Scalar(Scalar::String)
-}
-
-fn fields(fields: impl IntoIterator<Item = (&'static str, Type)>) -> BTreeMap<String, FieldType> {
-    fields
-        .into_iter()
-        .map(|(name, ty)| (name.to_owned(), FieldType { ty, default: None }))
-        .collect()
-}
-
-fn granular(fields: BTreeMap<String, FieldType>) -> Type {
-    Type::Map(MapType {
-        kind: MapKind::Granular,
-        fields,
-        element: None,
-    })
-}
-
 /// A custom resource with a list of items by name and defaulted protocol, a set, and an atomic map.
-fn widget() -> Type {
-    let mut item = fields([("name", string()), ("protocol", string()), ("v", string())]);
-    item.get_mut("protocol").unwrap().default = Some("TCP".into());
-    let list = |kind, element| {
-        Type::List(ListType {
-            kind,
-            element: Box::new(element),
-        })
-    };
-    let spec = fields([
-        (
-            "items",
-            list(
-                OwnedListKind::Map(vec!["name".to_owned(), "protocol".to_owned()]),
-                granular(item),
-            ),
-        ),
-        ("tags", list(OwnedListKind::Set, string())),
-        (
-            "amap",
-            Type::Map(MapType {
-                kind: MapKind::Atomic,
-                fields: BTreeMap::new(),
-                element: Some(Box::new(string())),
-            }),
-        ),
-        ("free", Type::Deduced),
-    ]);
-    let metadata = fields([
-        ("name", string()),
-        ("uid", string()),
-        (
-            "labels",
-            Type::Map(MapType {
-                kind: MapKind::Granular,
-                fields: BTreeMap::new(),
-                element: Some(Box::new(string())),
-            }),
-        ),
-    ]);
-    granular(fields([
-        ("apiVersion", string()),
-        ("kind", string()),
-        ("metadata", granular(metadata)),
-        ("spec", granular(spec)),
-    ]))
+fn widget() -> Compiled {
+    let text = json!({"type": "string"});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name", "protocol"],
+            "items": {"type": "object", "properties": {
+                "name": text, "protocol": {"type": "string", "default": "TCP"}, "v": text}}},
+        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
+        "amap": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": text},
+        "free": {"x-kubernetes-preserve-unknown-fields": true}}}}});
+    Compiled::new(&schema, &NoRules)
 }
 
 #[test]
 fn custom_resources_merge_by_their_own_schema() {
-    let ty = widget();
+    let widget = widget();
     let mut story = Story {
-        schema: TypeRef::owned(&ty),
+        schema: widget.merge_type(),
         kind: "Widget",
         api_version: "g.io/v1",
         object: None,

@@ -24,6 +24,7 @@ mod request;
 mod scale;
 pub mod schema;
 mod set;
+mod structural;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -44,5 +45,8 @@ pub use request::request_of;
 pub use scale::{ReplicasPaths, managers_of_scale, managers_with_scale};
 pub use set::Set;
 pub use typed::TypeErrors;
-pub use update::{OneVersion, Request, Versioned, Versions, Write, keep_times_of_noop, manager_of_user_agent, update};
+pub use update::{
+    OneVersion, Request, Versioned, Versions, Write, equal_but_for_managers, keep_times_of_noop, manager_of_user_agent,
+    update,
+};
 pub use validate::{Duplicates, validate};

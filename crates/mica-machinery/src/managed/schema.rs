@@ -1,14 +1,17 @@
 //! How values of a type merge: what is a leaf, what has members of its own, what identifies an item of a list.
 //!
-//! Built-in kinds read the table of [`facts`](crate::facts); custom resources build a [`Type`]; objects without any
-//! schema use [`TypeRef::DEDUCED`]. Walkers see only [`TypeRef`], which is small and resolved one level at a time.
+//! Built-in kinds read the table of [`facts`](crate::facts), custom resources their compiled schema (`structural`);
+//! objects without any schema use [`TypeRef::DEDUCED`]. Nothing is built for it: walkers see only [`TypeRef`], which is
+//! small and resolved one level at a time.
 
-use std::collections::BTreeMap;
-
+use compact_str::CompactString;
 use serde_json::Value;
+
+use super::structural::Structural;
 
 use crate::codec;
 use crate::facts::{self, ListKind, MapKind, Shape, TypeId, facts};
+use crate::schema::Node;
 
 /// What kind of scalar a field may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,47 +21,6 @@ pub enum Scalar {
     Boolean,
     /// Any scalar: quantities, times, int-or-string.
     Untyped,
-}
-
-/// A type that is not in the table of facts.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Type {
-    /// Anything; maps have members of their own, lists are leaves.
-    Deduced,
-    /// Anything, as one leaf.
-    UntypedAtomic,
-    Scalar(Scalar),
-    List(ListType),
-    Map(MapType),
-    /// A schema without a type: whichever of these fits the value.
-    Any(ListType, MapType),
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct ListType {
-    pub kind: OwnedListKind,
-    pub element: Box<Type>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum OwnedListKind {
-    Atomic,
-    Set,
-    Map(Vec<String>),
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct MapType {
-    pub kind: MapKind,
-    pub fields: BTreeMap<String, FieldType>,
-    /// The type of members that are no fields; `None` refuses them.
-    pub element: Option<Box<Type>>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct FieldType {
-    pub ty: Type,
-    pub default: Option<Value>,
 }
 
 /// A type, wherever it is described.
@@ -74,7 +36,7 @@ enum Inner<'s> {
         map: Option<MapKind>,
     },
     Kind(TypeId),
-    Owned(&'s Type),
+    Schema(Structural<'s>),
     UntypedAtomic,
     Deduced,
 }
@@ -107,23 +69,23 @@ pub enum Relation<'s> {
 #[derive(Clone, Copy, Debug)]
 pub enum Keys<'s> {
     Static(&'static [&'static str]),
-    Owned(&'s [String]),
+    Owned(&'s [CompactString]),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Map<'s> {
     /// One leaf, whatever is in it.
     pub kind: MapKind,
-    fields: Fields<'s>,
+    pub(super) fields: Fields<'s>,
     /// The type of members that are no fields; `None` refuses them.
     pub element: Option<TypeRef<'s>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fields<'s> {
+pub(super) enum Fields<'s> {
     None,
     Facts(&'static facts::Type),
-    Owned(&'s BTreeMap<String, FieldType>),
+    Schema(Structural<'s>),
 }
 
 impl<'s> TypeRef<'s> {
@@ -135,15 +97,19 @@ impl<'s> TypeRef<'s> {
         TypeRef(Inner::Kind(ty))
     }
 
-    pub fn owned(ty: &'s Type) -> Self {
-        match ty {
-            Type::Deduced => Self(Inner::Deduced),
-            Type::UntypedAtomic => Self(Inner::UntypedAtomic),
-            _ => Self(Inner::Owned(ty)),
-        }
+    /// Anything, as one leaf.
+    pub(super) const UNTYPED_ATOMIC: TypeRef<'static> = TypeRef(Inner::UntypedAtomic);
+
+    /// A custom resource of this schema.
+    pub(crate) fn resource(root: &'s Node) -> Self {
+        Self::schema(Structural::resource(root))
     }
 
-    fn fact(shape: &'static Shape) -> TypeRef<'static> {
+    pub(super) fn schema(place: Structural<'s>) -> Self {
+        Self(Inner::Schema(place))
+    }
+
+    pub(super) fn fact(shape: &'static Shape) -> TypeRef<'static> {
         TypeRef(Inner::Fact {
             shape,
             list: &ListKind::Atomic,
@@ -163,7 +129,7 @@ impl<'s> TypeRef<'s> {
         match self.0 {
             Inner::Fact { shape, list, map } => resolve_fact(shape, list, map),
             Inner::Kind(ty) => struct_atom(ty, None),
-            Inner::Owned(ty) => resolve_owned(ty),
+            Inner::Schema(place) => place.resolve(),
             Inner::UntypedAtomic => Atom {
                 scalar: Some(Scalar::Untyped),
                 list: Some(List {
@@ -208,7 +174,7 @@ impl<'s> Map<'s> {
                     map: Some(field.map),
                 })
             }),
-            Fields::Owned(fields) => fields.get(name).map(|field| TypeRef::owned(&field.ty)),
+            Fields::Schema(place) => place.field(name),
         }
     }
 
@@ -226,7 +192,7 @@ impl<'s> Map<'s> {
         match self.fields {
             Fields::None => None,
             Fields::Facts(ty) => ty.field(name).and_then(default_of),
-            Fields::Owned(fields) => fields.get(name).and_then(|field| field.default.clone()),
+            Fields::Schema(place) => place.default(name),
         }
     }
 }
@@ -240,11 +206,11 @@ impl List<'_> {
 
 impl<'s> Keys<'s> {
     pub fn iter(self) -> impl Iterator<Item = &'s str> {
-        let (fixed, owned): (&[&'static str], &[String]) = match self {
+        let (fixed, owned): (&[&'static str], &[CompactString]) = match self {
             Self::Static(keys) => (keys, &[]),
             Self::Owned(keys) => (&[], keys),
         };
-        fixed.iter().copied().chain(owned.iter().map(String::as_str))
+        fixed.iter().copied().chain(owned.iter().map(CompactString::as_str))
     }
 }
 
@@ -258,7 +224,7 @@ fn default_of(field: &facts::Field) -> Option<Value> {
     field.default_value().or_else(zero)
 }
 
-fn scalar(scalar: Scalar) -> Atom<'static> {
+pub(super) fn scalar(scalar: Scalar) -> Atom<'static> {
     Atom {
         scalar: Some(scalar),
         ..Atom::default()
@@ -332,50 +298,5 @@ fn resolve_fact(shape: &'static Shape, list: &'static ListKind, map: Option<MapK
             }
         }
         _ => scalar(Scalar::Numeric),
-    }
-}
-
-fn resolve_owned(ty: &Type) -> Atom<'_> {
-    match ty {
-        Type::Deduced | Type::UntypedAtomic => TypeRef::owned(ty).resolve(),
-        Type::Scalar(kind) => scalar(*kind),
-        Type::List(list) => Atom {
-            list: Some(owned_list(list)),
-            ..Atom::default()
-        },
-        Type::Map(map) => Atom {
-            map: Some(owned_map(map)),
-            ..Atom::default()
-        },
-        Type::Any(list, map) => Atom {
-            scalar: Some(Scalar::Untyped),
-            list: Some(owned_list(list)),
-            map: Some(owned_map(map)),
-        },
-    }
-}
-
-fn owned_list(list: &ListType) -> List<'_> {
-    let relation = match &list.kind {
-        OwnedListKind::Atomic => Relation::Atomic,
-        OwnedListKind::Set => Relation::Set,
-        OwnedListKind::Map(keys) => Relation::Keys(Keys::Owned(keys)),
-    };
-    List {
-        relation,
-        element: TypeRef::owned(&list.element),
-    }
-}
-
-fn owned_map(map: &MapType) -> Map<'_> {
-    let fields = if map.fields.is_empty() {
-        Fields::None
-    } else {
-        Fields::Owned(&map.fields)
-    };
-    Map {
-        kind: map.kind,
-        fields,
-        element: map.element.as_deref().map(TypeRef::owned),
     }
 }

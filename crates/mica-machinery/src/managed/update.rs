@@ -285,7 +285,7 @@ pub fn keep_times_of_noop(new: &mut Value, old: &Value) {
     if new_list.is_empty() || new_list.len() != old_list.len() || new_list == old_list {
         return;
     }
-    let same_but_time = |(a, b): (&Value, &Value)| equal_without(&["time"], Some(a), Some(b));
+    let same_but_time = |(a, b): (&Value, &Value)| object::equal_without(&["time"], Some(a), Some(b));
     if !new_list.iter().zip(old_list).all(same_but_time) || !equal_but_for_managers(new, old) {
         return;
     }
@@ -293,18 +293,10 @@ pub fn keep_times_of_noop(new: &mut Value, old: &Value) {
     object::set(new, &path, old_list);
 }
 
-/// Whether two maps have the same members, these aside.
-fn equal_without(skip: &[&str], a: Option<&Value>, b: Option<&Value>) -> bool {
-    fn kept<'v>(value: Option<&'v Value>, skip: &[&str]) -> impl Iterator<Item = (&'v String, &'v Value)> {
-        let members = value.and_then(Value::as_object).into_iter().flatten();
-        members.filter(|(name, _)| !skip.contains(&name.as_str()))
-    }
-    kept(a, skip).eq(kept(b, skip))
-}
-
-fn equal_but_for_managers(new: &Value, old: &Value) -> bool {
-    equal_without(&["metadata"], Some(new), Some(old))
-        && equal_without(
+/// Whether two objects are the same but for who manages what.
+pub fn equal_but_for_managers(new: &Value, old: &Value) -> bool {
+    object::equal_without(&["metadata"], Some(new), Some(old))
+        && object::equal_without(
             &["managedFields", "resourceVersion"],
             new.get("metadata"),
             old.get("metadata"),

@@ -9,11 +9,11 @@ use super::node::{Additional, Node};
 pub(crate) fn fill(node: &Node, value: &mut Value) {
     match value {
         Value::Object(members) => {
-            for (name, property) in &node.properties {
+            for (name, property) in node.properties.iter() {
                 let Some(default) = &property.default else { continue };
                 match members.get(name.as_str()) {
                     Some(found) if !is_missing(found, property) => {}
-                    _ => drop(members.insert(name.to_string(), default.clone())),
+                    _ => drop(members.insert(name.to_string(), (**default).clone())),
                 }
             }
             for (name, value) in members {
@@ -35,7 +35,7 @@ pub(crate) fn fill(node: &Node, value: &mut Value) {
 
 fn fill_in_place(node: &Node, value: &mut Value) {
     if is_missing(value, node) {
-        *value = node.default.clone().unwrap_or_default();
+        *value = node.default.as_deref().cloned().unwrap_or_default();
     }
     fill(node, value);
 }

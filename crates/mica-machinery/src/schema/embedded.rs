@@ -35,7 +35,7 @@ pub(crate) fn coerce(
                 }
             }
             for (name, member) in members {
-                if let Some(property) = node.properties.get(name.as_str()) {
+                if let Some(property) = node.properties.get(name) {
                     coerce(property, member, &path.child(name), malformed, unknown)?;
                 } else if let Some(schema) = node.member(name) {
                     coerce(schema, member, &path.key(name), malformed, unknown)?;
@@ -128,7 +128,7 @@ pub(crate) fn check(node: &Node, value: &Value, path: &Path, errors: &mut ErrorL
                 check_resource(value, path, errors);
             }
             for (name, member) in members {
-                if let Some(property) = node.properties.get(name.as_str()) {
+                if let Some(property) = node.properties.get(name) {
                     check(property, member, &path.child(name), errors);
                 } else if let Some(schema) = node.member(name) {
                     check(schema, member, &path.key(name), errors);

@@ -30,10 +30,10 @@ impl RuleCompiler for Expressions {
         let declared = DeclType::from_schema(&schema, place, "selfType").ok_or(NO_TYPE)?;
         let plain = Env::for_schema(&schema, place, cel::OldSelf::Present).ok_or(NO_TYPE)?;
         let optional = Env::for_schema(&schema, place, cel::OldSelf::Optional).ok_or(NO_TYPE)?;
-        let schema = Arc::new(match site.place {
-            Place::ResourceRoot => schema.with_type_and_object_meta(),
-            Place::Inside => schema,
-        });
+        let schema = match site.place {
+            Place::ResourceRoot => schema.with_type_and_object_meta().for_values(),
+            Place::Inside => schema.for_values(),
+        };
         let rules = site.schema.get("x-kubernetes-validations").and_then(Value::as_array);
         let compile = |rule: &Value| {
             let env = if rule.get("optionalOldSelf") == Some(&Value::Bool(true)) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::address;
 use super::node::{Type, Types};
-use super::pattern::Pattern;
+use super::matcher::Pattern;
 use crate::{duration, names};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

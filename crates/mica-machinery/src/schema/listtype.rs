@@ -14,7 +14,7 @@ pub(crate) fn check(node: &Node, value: &Value, path: &Path, errors: &mut ErrorL
     match value {
         Value::Object(members) => {
             for (name, member) in members {
-                if let Some(property) = node.properties.get(name.as_str()) {
+                if let Some(property) = node.properties.get(name) {
                     check(property, member, &path.child(name), errors);
                 } else if let Some(schema) = node.member(name) {
                     check(schema, member, &path.key(name), errors);

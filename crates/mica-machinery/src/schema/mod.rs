@@ -18,7 +18,7 @@ pub(crate) mod format;
 pub(crate) mod go;
 pub mod jsonpath;
 mod listtype;
-mod merge_type;
+mod matcher;
 mod node;
 mod number;
 pub mod pattern;
@@ -37,11 +37,12 @@ use sha2::{Digest, Sha256};
 
 pub use embedded::Malformed;
 pub use node::Place;
+pub(crate) use node::{Additional, ListType, Node, Type as NodeType, Types};
 
 use crate::cel::cost::RUNTIME_BUDGET;
 use crate::field::{Error, ErrorList, Path, Reason};
-use crate::managed::schema::Type;
-use node::{Node, Reader};
+use crate::managed::schema::TypeRef;
+use node::Reader;
 use rule::{RuleCompiler, RuleSet, RuleSite};
 
 /// A version's schema, ready for use.
@@ -49,8 +50,6 @@ use rule::{RuleCompiler, RuleSet, RuleSite};
 pub struct Compiled {
     root: Node,
     rules: Vec<RuleSet>,
-    /// For server-side apply.
-    merge_type: Type,
 }
 
 /// What checking an object found.
@@ -76,7 +75,6 @@ impl Compiled {
             .map(|(schema, place)| RuleSet::compile(compiler, RuleSite { schema, place: *place }))
             .collect();
         Compiled {
-            merge_type: merge_type::of_resource(&root),
             root,
             rules,
         }
@@ -171,8 +169,8 @@ impl Compiled {
     }
 
     /// The type that server-side apply merges objects by.
-    pub fn merge_type(&self) -> &Type {
-        &self.merge_type
+    pub fn merge_type(&self) -> TypeRef<'_> {
+        TypeRef::resource(&self.root)
     }
 }
 

@@ -3,13 +3,11 @@
 //! Reading is lenient: a definition that was accepted has nothing here to refuse, and one that was stored before a rule
 //! existed must still be served. What cannot be read is left out.
 
-use std::collections::BTreeMap;
-
 use compact_str::CompactString;
 use serde_json::Value;
 
 use super::format::Format;
-use super::pattern::Pattern;
+use super::matcher::Pattern;
 
 /// A place of a schema.
 #[derive(Debug, Default)]
@@ -17,8 +15,8 @@ pub(crate) struct Node {
     pub(crate) types: Types,
     pub(crate) flags: Flags,
     pub(crate) list: ListType,
-    pub(crate) default: Option<Value>,
-    pub(crate) properties: BTreeMap<CompactString, Node>,
+    pub(crate) default: Option<Box<Value>>,
+    pub(crate) properties: Properties,
     pub(crate) additional: Additional,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) required: Box<[CompactString]>,
@@ -86,25 +84,76 @@ pub(crate) enum Additional {
     Schema(Box<Node>),
 }
 
+/// The properties of a place, in the order of their names.
+///
+/// Not a tree: schemas are many and do not change, and a tree's nodes are half empty.
+#[derive(Debug, Default)]
+pub(crate) struct Properties(Box<[(CompactString, Node)]>);
+
+impl Properties {
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+        let at = self.0.binary_search_by(|(own, _)| own.as_str().cmp(name)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CompactString, &Node)> {
+        self.0.iter().map(|(name, node)| (name, node))
+    }
+}
+
+impl FromIterator<(CompactString, Node)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (CompactString, Node)>>(properties: I) -> Self {
+        let mut sorted: Vec<_> = properties.into_iter().collect();
+        sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self(sorted.into())
+    }
+}
+
+/// What restricts the values of a place. What few places have is boxed: there are thousands of these.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) format: Option<(CompactString, Format)>,
+    pub(crate) numbers: Option<Box<Numbers>>,
+    pub(crate) max_length: Option<i64>,
+    pub(crate) min_length: Option<i64>,
+    pub(crate) pattern: Option<Box<Pattern>>,
+    pub(crate) sizes: Option<Box<Sizes>>,
+    pub(crate) enumeration: Box<[Value]>,
+    pub(crate) junctors: Option<Box<Junctors>>,
+}
+
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Numbers {
     pub(crate) maximum: Option<Bound>,
     pub(crate) minimum: Option<Bound>,
     pub(crate) multiple_of: Option<f64>,
-    pub(crate) max_length: Option<i64>,
-    pub(crate) min_length: Option<i64>,
+}
+
+/// Of lists and objects.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Sizes {
     pub(crate) max_items: Option<i64>,
     pub(crate) min_items: Option<i64>,
     pub(crate) max_properties: Option<i64>,
     pub(crate) min_properties: Option<i64>,
     pub(crate) unique_items: bool,
-    pub(crate) pattern: Option<Pattern>,
-    pub(crate) enumeration: Vec<Value>,
+}
+
+/// Schemas that a value must fit beside its own.
+#[derive(Debug, Default)]
+pub(crate) struct Junctors {
     pub(crate) all_of: Vec<Node>,
     pub(crate) any_of: Vec<Node>,
     pub(crate) one_of: Vec<Node>,
-    pub(crate) not: Option<Box<Node>>,
+    pub(crate) not: Option<Node>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -238,8 +287,11 @@ impl<'s> Reader<'s> {
             types,
             flags,
             list: list_type(schema),
-            default: schema.get("default").filter(|value| !value.is_null()).cloned(),
-            properties: BTreeMap::new(),
+            default: schema
+                .get("default")
+                .filter(|value| !value.is_null())
+                .map(|value| Box::new(value.clone())),
+            properties: self.properties(schema, side),
             additional: self.additional(schema.get("additionalProperties"), side),
             items: schema
                 .get("items")
@@ -250,25 +302,26 @@ impl<'s> Reader<'s> {
             rules,
             leads_to_rules: Reach::Nothing,
         };
-        for (name, property) in schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            node.properties
-                .insert(name.as_str().into(), self.node(property, Place::Inside, side));
-        }
-        let below = node.properties.values().chain(node.items.as_deref());
+        let properties = node.properties.iter().map(|(_, property)| property);
+        let below = properties.chain(node.items.as_deref());
         let below = below.chain(match &node.additional {
             Additional::Schema(node) => Some(&**node),
             _ => None,
         });
-        let mut all = below.map(|child| child.leads_to_rules);
-        if node.rules.is_some() || all.any(|reach| reach == Reach::Rules) {
+        let inside = below.map(|child| child.leads_to_rules).any(|reach| reach == Reach::Rules);
+        if node.rules.is_some() || inside {
             node.leads_to_rules = Reach::Rules;
         }
         node
+    }
+
+    fn properties(&mut self, schema: &'s Value, side: Side) -> Properties {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let read = properties
+            .into_iter()
+            .flatten()
+            .map(|(name, property)| (name.as_str().into(), self.node(property, Place::Inside, side)));
+        read.collect()
     }
 
     fn additional(&mut self, schema: Option<&'s Value>, side: Side) -> Additional {
@@ -314,32 +367,45 @@ impl<'s> Reader<'s> {
             return None;
         }
         let format = Format::parse(text("format"), types);
-        Some(Checks {
-            format: format.map(|format| (text("format").into(), format)),
+        let numbers = Numbers {
             maximum: bound("maximum", "exclusiveMaximum"),
             minimum: bound("minimum", "exclusiveMinimum"),
             multiple_of: number("multipleOf"),
-            max_length: count("maxLength"),
-            min_length: count("minLength"),
+        };
+        let sizes = Sizes {
             max_items: count("maxItems"),
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
             min_properties: count("minProperties"),
             unique_items: flag("uniqueItems"),
-            pattern: Some(text("pattern")).filter(|text| !text.is_empty()).map(Pattern::new),
-            enumeration: schema
-                .get("enum")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default(),
+        };
+        let pattern = Some(text("pattern")).filter(|text| !text.is_empty());
+        let enumeration = schema.get("enum").and_then(Value::as_array);
+        Some(Checks {
+            format: format.map(|format| (text("format").into(), format)),
+            numbers: (numbers != Numbers::default()).then(|| Box::new(numbers)),
+            max_length: count("maxLength"),
+            min_length: count("minLength"),
+            pattern: pattern.map(|source| Box::new(Pattern::new(source))),
+            sizes: (sizes != Sizes::default()).then(|| Box::new(sizes)),
+            enumeration: enumeration.cloned().unwrap_or_default().into(),
+            junctors: self.junctors(schema),
+        })
+    }
+
+    fn junctors(&mut self, schema: &'s Value) -> Option<Box<Junctors>> {
+        if !["allOf", "anyOf", "oneOf", "not"].iter().any(|word| schema.get(word).is_some()) {
+            return None;
+        }
+        Some(Box::new(Junctors {
             all_of: self.junctor(schema.get("allOf")),
             any_of: self.junctor(schema.get("anyOf")),
             one_of: self.junctor(schema.get("oneOf")),
             not: schema
                 .get("not")
                 .filter(|schema| schema.is_object())
-                .map(|schema| Box::new(self.node(schema, Place::Inside, Side::Junctor))),
-        })
+                .map(|schema| self.node(schema, Place::Inside, Side::Junctor)),
+        }))
     }
 
     fn junctor(&mut self, schemas: Option<&'s Value>) -> Vec<Node> {

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use super::failure::{Kind, Outcome};
 use super::format::Format;
 use super::go;
-use super::node::{Bound, Checks, Node, Type, Types};
+use super::node::{Bound, Node, Numbers, Type, Types};
 
 /// Float results this close to an integer count as one.
 const EPSILON: f64 = 1e-9;
@@ -36,7 +36,7 @@ pub(crate) fn check(node: &Node, value: &Number, place: &str, out: &mut Outcome)
     if let Some(text) = range.complaint(value, "Checked", place) {
         out.fail(place, Kind::Loose(text));
     }
-    if let Some(checks) = &node.checks {
+    if let Some(checks) = node.checks.as_ref().and_then(|checks| checks.numbers.as_deref()) {
         check_multiple(checks, &range, value, place, out);
         if let Some(bound) = checks.minimum {
             check_bound(Side::Minimum, bound, &range, value, place, out);
@@ -97,7 +97,7 @@ impl Range {
     }
 }
 
-fn check_multiple(checks: &Checks, range: &Range, value: &Number, place: &str, out: &mut Outcome) {
+fn check_multiple(checks: &Numbers, range: &Range, value: &Number, place: &str, out: &mut Outcome) {
     let Some(factor) = checks.multiple_of else { return };
     let complaint = Number::from_f64(factor).and_then(|factor| range.complaint(&factor, "MultipleOf", place));
     let native = complaint.is_none().then(|| value.as_i64()).flatten();

@@ -4,8 +4,6 @@
 //! Go, `{` and `[` may stand for themselves, `&&` and `--` mean nothing in a class, `\<` is a `<`, `\Q…\E` quotes.
 //! Repetition counts above 1,000 are refused, as Go does.
 
-use std::sync::OnceLock;
-
 use regex::{Regex, RegexBuilder};
 
 /// How much memory one compiled expression may take; Go has no such bound, so larger ones match nothing.
@@ -21,34 +19,6 @@ const POSIX_CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
     "xdigit",
 ];
-
-/// An expression, compiled when it is first used.
-#[derive(Debug)]
-pub struct Pattern {
-    source: Box<str>,
-    compiled: OnceLock<Result<Regex, String>>,
-}
-
-impl Pattern {
-    pub fn new(source: &str) -> Self {
-        Self {
-            source: source.into(),
-            compiled: OnceLock::new(),
-        }
-    }
-
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Whether the expression matches anywhere in the text, or why it cannot be used.
-    pub fn matches(&self, text: &str) -> Result<bool, &str> {
-        match self.compiled.get_or_init(|| compile(&self.source)) {
-            Ok(regex) => Ok(regex.is_match(text)),
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// Compiles an expression; the error is Go's.
 pub fn compile(source: &str) -> Result<Regex, String> {
@@ -512,6 +482,7 @@ fn count(text: &str) -> Option<(u32, Option<Option<u32>>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::matcher::Pattern;
 
     #[track_caller]
     fn check(pattern: &str, yes: &[&str], no: &[&str]) {

@@ -57,7 +57,7 @@ impl Pruner {
                     if embedded && META.contains(&name.as_str()) {
                         return true;
                     }
-                    let property = node.properties.get(name.as_str());
+                    let property = node.properties.get(name);
                     if property.is_none() && !node.takes_members() {
                         if !META.contains(&name.as_str()) || length > 0 {
                             self.report(name);
@@ -91,7 +91,7 @@ impl Pruner {
                     if embedded && META.contains(&name.as_str()) {
                         continue;
                     }
-                    let property = node.properties.get(name.as_str());
+                    let property = node.properties.get(name);
                     if property.is_some() || node.takes_members() {
                         self.push(name);
                         self.prune(property.or_else(|| additional(node)), value, Root::Value);

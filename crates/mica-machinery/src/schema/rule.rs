@@ -309,7 +309,7 @@ impl Runner<'_> {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    let (Some(child), is_property) = (node.member(name), node.properties.contains_key(name.as_str()))
+                    let (Some(child), is_property) = (node.member(name), node.properties.contains(name))
                     else {
                         continue;
                     };

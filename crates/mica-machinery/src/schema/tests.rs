@@ -523,31 +523,31 @@ fn schemas_that_are_not_structural_are_a_condition() {
 
 #[test]
 fn apply_sees_list_types_and_islands() {
-    use crate::managed::schema::{OwnedListKind, Scalar};
+    use crate::managed::schema::{Atom, Map, Relation, Scalar};
     let compiled = compiled(json!({"type": "object", "properties": {
         "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
             "items": {"type": "object", "properties": {"k": {"type": "string", "default": "d"}}}},
         "island": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "when": {"type": "string", "format": "date-time"}}}));
-    let fields = |ty: &Type| match ty {
-        Type::Map(map) => map.fields.clone(),
-        other => panic!("{other:?}"),
-    };
-    let root = fields(compiled.merge_type());
-    assert!(fields(&root["metadata"].ty).contains_key("ownerReferences"));
-    let spec = fields(&root["spec"].ty);
-    match &spec["keyed"].ty {
-        Type::List(list) => {
-            assert_eq!(list.kind, OwnedListKind::Map(vec!["k".to_owned()]));
-            assert_eq!(fields(&list.element)["k"].default, Some(json!("d")));
-        }
+    fn atom<'s>(map: &Map<'s>, name: &str) -> Atom<'s> {
+        map.field(name).expect("declared").resolve()
+    }
+    fn map<'s>(of: &Map<'s>, name: &str) -> Map<'s> {
+        atom(of, name).map.expect("an object")
+    }
+    let root = compiled.merge_type().resolve().map.expect("an object");
+    assert!(map(&root, "metadata").field("ownerReferences").is_some());
+    let spec = map(&root, "spec");
+    let keyed = atom(&spec, "keyed").list.expect("a list");
+    match keyed.relation {
+        Relation::Keys(keys) => assert_eq!(keys.iter().collect::<Vec<_>>(), ["k"]),
         other => panic!("{other:?}"),
     }
-    match &spec["island"].ty {
-        Type::Map(map) => assert_eq!(map.element.as_deref(), Some(&Type::Deduced)),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(spec["when"].ty, Type::Scalar(Scalar::Untyped));
+    let item = keyed.element.resolve().map.expect("an object");
+    assert_eq!(item.default("k"), Some(json!("d")));
+    assert!(item.member("other").is_none(), "what is not declared is refused");
+    assert!(map(&spec, "island").member("other").is_some());
+    assert_eq!(atom(&spec, "when").scalar, Some(Scalar::Untyped));
 }
 
 #[test]
@@ -565,7 +565,7 @@ mod anything {
     proptest! {
         #[test]
         fn no_pattern_panics(source in r"[a-z0\\\[\](){}|?*+^$.<>:=PQExpéΩ,-]{0,12}", text in ".{0,8}") {
-            let _ = crate::schema::pattern::Pattern::new(&source).matches(&text);
+            let _ = crate::schema::matcher::Pattern::new(&source).matches(&text);
         }
 
         #[test]

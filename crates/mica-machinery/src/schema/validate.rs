@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::failure::{Kind, Outcome};
 use super::format::Format;
-use super::node::{Additional, Checks, Node, Type, Types};
+use super::node::{Additional, Checks, Junctors, Node, Type, Types};
 use super::{number, ratchet};
 use crate::field::quote;
 
@@ -83,8 +83,8 @@ fn check_value(node: &Node, value: &Value, old: Old<'_>, place: &mut String, out
         );
         out.matches += 1;
     }
-    if let Some(checks) = checks {
-        check_junctors(checks, value, place, out);
+    if let Some(junctors) = checks.and_then(|checks| checks.junctors.as_deref()) {
+        check_junctors(junctors, value, place, out);
     }
     out.matches += 2;
     match value {
@@ -213,7 +213,7 @@ fn check_enumeration(checks: Option<&Checks>, value: &Value, place: &str, out: &
             place,
             Kind::Enumeration {
                 value: value.clone(),
-                allowed: checks.enumeration.clone(),
+                allowed: checks.enumeration.to_vec(),
             },
         );
     }
@@ -242,9 +242,11 @@ fn check_items(node: &Node, items: &[Value], old: Old<'_>, place: &mut String, o
             place.truncate(length);
         }
     }
-    let Some(checks) = &node.checks else { return };
+    let Some(sizes) = node.checks.as_ref().and_then(|checks| checks.sizes.as_deref()) else {
+        return;
+    };
     let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
-    if let Some(min) = checks.min_items.filter(|min| size < *min) {
+    if let Some(min) = sizes.min_items.filter(|min| size < *min) {
         let text = format!("{place} in body should have at least {min} items");
         out.fail(
             place,
@@ -254,7 +256,7 @@ fn check_items(node: &Node, items: &[Value], old: Old<'_>, place: &mut String, o
             },
         );
     }
-    if let Some(max) = checks.max_items.filter(|max| size > *max) {
+    if let Some(max) = sizes.max_items.filter(|max| size > *max) {
         out.fail(
             place,
             Kind::TooMany {
@@ -263,7 +265,7 @@ fn check_items(node: &Node, items: &[Value], old: Old<'_>, place: &mut String, o
             },
         );
     }
-    if checks.unique_items && has_duplicates(items) {
+    if sizes.unique_items && has_duplicates(items) {
         let text = format!("{place} in body shouldn't contain duplicates");
         out.fail(place, Kind::Invalid { value: "".into(), text });
     }
@@ -276,8 +278,8 @@ fn has_duplicates(items: &[Value]) -> bool {
 
 fn check_members(node: &Node, members: &Map<String, Value>, old: Old<'_>, place: &mut String, out: &mut Outcome) {
     let size = i64::try_from(members.len()).unwrap_or(i64::MAX);
-    if let Some(checks) = &node.checks {
-        if let Some(min) = checks.min_properties.filter(|min| size < *min) {
+    if let Some(sizes) = node.checks.as_ref().and_then(|checks| checks.sizes.as_deref()) {
+        if let Some(min) = sizes.min_properties.filter(|min| size < *min) {
             let text = format!("{place} in body should have at least {min} properties");
             out.fail(
                 place,
@@ -287,7 +289,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Old<'_>, place:
                 },
             );
         }
-        if let Some(max) = checks.max_properties.filter(|max| size > *max) {
+        if let Some(max) = sizes.max_properties.filter(|max| size > *max) {
             out.fail(
                 place,
                 Kind::TooMany {
@@ -301,7 +303,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Old<'_>, place:
     let others = || {
         members
             .iter()
-            .filter(|(name, _)| !node.properties.contains_key(name.as_str()))
+            .filter(|(name, _)| !node.properties.contains(name))
     };
     match &node.additional {
         Additional::None => {
@@ -326,7 +328,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Old<'_>, place:
         }
         Additional::Any | Additional::Unsaid => {}
     }
-    for (name, schema) in &node.properties {
+    for (name, schema) in node.properties.iter() {
         if let Some(value) = members.get(name.as_str()) {
             if length > 0 {
                 place.push('.');
@@ -358,23 +360,23 @@ fn check_member(
     check_place(schema, value, Old::from(old), place, out);
 }
 
-fn check_junctors(checks: &Checks, value: &Value, place: &mut String, out: &mut Outcome) {
+fn check_junctors(junctors: &Junctors, value: &Value, place: &mut String, out: &mut Outcome) {
     let mut check_one = |schema: &Node| {
         let mut result = Outcome::default();
         check_value(schema, value, Old::Unknown, place, &mut result);
         result
     };
     let mut found = Outcome::default();
-    if !checks.any_of.is_empty() {
-        found.merge(any_of(&checks.any_of, &mut check_one));
+    if !junctors.any_of.is_empty() {
+        found.merge(any_of(&junctors.any_of, &mut check_one));
     }
-    if !checks.one_of.is_empty() {
-        found.merge(one_of(&checks.one_of, &mut check_one));
+    if !junctors.one_of.is_empty() {
+        found.merge(one_of(&junctors.one_of, &mut check_one));
     }
-    if !checks.all_of.is_empty() {
-        found.merge(all_of(&checks.all_of, &mut check_one));
+    if !junctors.all_of.is_empty() {
+        found.merge(all_of(&junctors.all_of, &mut check_one));
     }
-    if let Some(not) = &checks.not
+    if let Some(not) = &junctors.not
         && check_one(not).is_valid()
     {
         found.fail("", Kind::Loose(" must not validate the schema (not)".to_owned()));

@@ -11,6 +11,7 @@ mod emit;
 mod node;
 mod order;
 mod parse;
+mod plain;
 mod property;
 mod resolve;
 mod scalar;
@@ -21,6 +22,8 @@ mod tests;
 mod token;
 
 use serde_json::Value;
+
+pub use plain::plain_object;
 
 use crate::codec;
 

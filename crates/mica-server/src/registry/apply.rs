@@ -7,8 +7,8 @@ use mica_machinery::strategic::decode_converted;
 use serde_json::{Value, json};
 
 use super::rules::{check_name, metadata_mut, settle_metadata};
-use super::write::{Managers, Step, TRIES, WriteRequest, Written, contended};
-use super::{Registry, check_state, served_value};
+use super::write::{Managers, Old, Step, TRIES, WriteRequest, Written, contended};
+use super::{Registry, check_state};
 use crate::authz::Grant;
 use crate::error::ApiError;
 use crate::options::WriteOptions;
@@ -29,21 +29,17 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         for _ in 0..TRIES {
             let entry = self.target_entry(target).await?;
-            let live = match &entry.stored {
-                Some(stored) => Some(served_value(
-                    served,
-                    &self
-                        .present(&target.plane, served, target.definition.as_ref(), stored.clone())
-                        .await?,
-                )?),
+            let old = match &entry.stored {
+                Some(_) => Some(self.old(target, &entry).await?),
                 None => None,
             };
+            let live = old.as_ref().map(Old::seen);
             if live.is_none() && !target.subresource.is_empty() {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
-            let mut wanted = merged(self, &step, live.as_ref(), &request).await?;
+            let mut wanted = merged(self, &step, live, &request).await?;
             check_name(target, &wanted)?;
-            if live.is_none() {
+            let Some(old) = old else {
                 refuse_uid(&step, &request.applied)?;
                 // A version of what does not exist says nothing.
                 object::remove(&mut wanted, &["metadata", "resourceVersion"]);
@@ -59,8 +55,8 @@ impl Registry {
                     Err(error) if error.is_already_exists() => continue,
                     answer => return answer,
                 }
-            }
-            let is_same = served.custom_kind().is_some() && live.as_ref().is_some_and(|live| is_same(live, &wanted));
+            };
+            let is_same = served.custom_kind().is_some() && managed::equal_but_for_managers(old.seen(), &wanted);
             settle_metadata(target, &mut wanted)?;
             let warnings = Vec::from_iter(meta::dedup_owner_references(
                 metadata_mut(&mut wanted),
@@ -72,7 +68,7 @@ impl Registry {
                 served.strategy().default(&mut wanted);
             }
             if let Some(written) = self
-                .replace(&step, &entry, wanted, Managers::Applied, &warnings)
+                .replace(&step, &entry, old, wanted, Managers::Applied, &warnings)
                 .await?
             {
                 return Ok(written);
@@ -80,18 +76,6 @@ impl Registry {
         }
         Err(contended(target))
     }
-}
-
-/// Whether applying changed nothing but who manages what.
-fn is_same(live: &Value, wanted: &Value) -> bool {
-    let bare = |object: &Value| {
-        let mut bare = object.clone();
-        for field in ["managedFields", "resourceVersion"] {
-            object::remove(&mut bare, &["metadata", field]);
-        }
-        bare
-    };
-    bare(live) == bare(wanted)
 }
 
 /// The object that applying gives, decoded into its type.

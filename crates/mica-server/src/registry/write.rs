@@ -3,7 +3,6 @@
 //! The order of steps is upstream's (`endpoints/handlers`, `registry/rest`, `registry/generic/registry/store.go`), because
 //! clients can tell: which error wins, what managed fields record, what a no-op leaves alone.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use mica_machinery::admission::Operation;
@@ -92,6 +91,21 @@ pub enum Managers {
     Recorded(managed::Request),
     /// They are in the object: apply made them.
     Applied,
+}
+
+/// The object that a write replaces.
+pub(super) struct Old {
+    /// In the version that it is stored in.
+    stored: Value,
+    /// In the version of the request, where that is another.
+    face: Option<Value>,
+}
+
+impl Old {
+    /// As clients see it.
+    pub(super) fn seen(&self) -> &Value {
+        self.face.as_ref().unwrap_or(&self.stored)
+    }
 }
 
 /// One write as the steps see it.
@@ -396,7 +410,9 @@ impl Registry {
             } else {
                 object.clone()
             };
-            if let Some(written) = self.replace(&step, &entry, wanted, request.managers, &warnings).await? {
+            let old = self.old(target, &entry).await?;
+            let written = self.replace(&step, &entry, old, wanted, request.managers, &warnings);
+            if let Some(written) = written.await? {
                 return Ok(written);
             }
             if conditional.is_some() {
@@ -432,7 +448,9 @@ impl Registry {
             if served.stores_as_served() {
                 served.strategy().default(&mut wanted);
             }
-            if let Some(written) = self.replace(&step, &entry, wanted, patched.managers, &warnings).await? {
+            let old = self.old(target, &entry).await?;
+            let written = self.replace(&step, &entry, old, wanted, patched.managers, &warnings);
+            if let Some(written) = written.await? {
                 return Ok(written);
             }
         }
@@ -449,11 +467,25 @@ impl Registry {
         .await
     }
 
+    /// The object that `entry` found, as a tree.
+    pub(super) async fn old(&self, target: &Target, entry: &Entry) -> Result<Old, ApiError> {
+        let served = &target.served;
+        let stored = entry.stored.as_ref().expect("only existing objects are replaced");
+        let shown = self
+            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
+            .await?;
+        Ok(Old {
+            stored: stored_value(served, &shown)?,
+            face: served.face().map(|_| served_value(served, &shown)).transpose()?,
+        })
+    }
+
     /// One try at replacing what `entry` found. `None`: another write came between.
     pub(super) async fn replace(
         &self,
         step: &Step<'_>,
         entry: &Entry,
+        old: Old,
         wanted: Value,
         managers: Managers,
         warnings: &[String],
@@ -461,18 +493,10 @@ impl Registry {
         let (target, served) = (step.target(), step.served());
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
-        let shown = self
-            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
-            .await?;
-        let old = stored_value(served, &shown)?;
         check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
         let mut new = wanted;
-        // What clients see of it; parsed a second time only where that differs from what is stored.
-        let live = match served.face() {
-            Some(_) => Cow::Owned(served_value(served, &shown)?),
-            None => Cow::Borrowed(&old),
-        };
-        step.record_manager(self, Some(&live), &mut new, managers).await;
+        step.record_manager(self, Some(old.seen()), &mut new, managers).await;
+        let old = old.stored;
         let new = to_stored(served, new);
         let mut warnings = warnings.to_vec();
         let subject = step.view.map_or(Subject::Resource, |view| Subject::Own(view.served()));

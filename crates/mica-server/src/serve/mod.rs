@@ -96,7 +96,7 @@ impl Service for Arc<Server> {
     /// Filling a plane takes as long as its content is large.
     fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
         let path = request.uri().path();
-        let fills = path.contains("/planes/") && (path.ends_with("/restore") || path.ends_with("/fork"));
+        let fills = (path.ends_with("/restore") || path.ends_with("/fork")) && path.contains("/planes/");
         if fills || is_watch(request) {
             Lasting::LongRunning
         } else {

@@ -161,6 +161,9 @@ pub(crate) fn applied(call: &Call<'_>, validation: FieldValidation) -> Result<(V
     let undecodable = |step: &str, error: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("error decoding YAML: error {step}: {error}"))
     };
+    if let Some(object) = yaml::plain_object(&call.body) {
+        return Ok((object, Vec::new()));
+    }
     let converted = yaml::to_json(&call.body).map_err(|error| undecodable(CONVERTING, &error))?;
     let decoded = codec::decode_object(&converted.json)
         .map_err(|error| undecodable("unmarshaling JSON: while decoding JSON", &error))?;
