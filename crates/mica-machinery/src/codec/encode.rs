@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::normal;
-use super::text::write_float;
+use super::text::{plain_length, write_float};
 use crate::facts::{Shape, Type, TypeId, facts};
 
 /// Appends `value` as Go prints a value of this type. Fields that the type does not know are left out.
@@ -175,10 +175,20 @@ fn write_untyped(value: &Value, floats: Floats, out: &mut Vec<u8>) {
 /// Appends a JSON string with Go's HTML-safe escapes.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
+    let special = |byte| {
+        let html = (byte == b'<') | (byte == b'>') | (byte == b'&');
+        // What U+2028 and U+2029 end with.
+        let separator = (byte == 0xa8) | (byte == 0xa9);
+        (byte < 0x20) | (byte == b'"') | (byte == b'\\') | html | separator
+    };
     out.push(b'"');
     let bytes = text.as_bytes();
-    let mut copied = 0;
-    for (at, byte) in bytes.iter().enumerate() {
+    let (mut at, mut copied) = (0, 0);
+    loop {
+        at += plain_length(&bytes[at..], special);
+        let Some(byte) = bytes.get(at) else { break };
+        at += 1;
+        let before = &bytes[..at - 1];
         let escape: &[u8] = match byte {
             b'"' => b"\\\"",
             b'\\' => b"\\\\",
@@ -196,14 +206,14 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
                 HEX[usize::from(byte & 15)],
             ],
             // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
-            0xa8 if bytes[..at].ends_with(&[0xe2, 0x80]) => b"\\u2028",
-            0xa9 if bytes[..at].ends_with(&[0xe2, 0x80]) => b"\\u2029",
+            0xa8 if before.ends_with(&[0xe2, 0x80]) => b"\\u2028",
+            0xa9 if before.ends_with(&[0xe2, 0x80]) => b"\\u2029",
             _ => continue,
         };
-        let end = if *byte >= 0x80 { at - 2 } else { at };
+        let end = if *byte >= 0x80 { at - 3 } else { at - 1 };
         out.extend_from_slice(&bytes[copied..end]);
         out.extend_from_slice(escape);
-        copied = at + 1;
+        copied = at;
     }
     out.extend_from_slice(&bytes[copied..]);
     out.push(b'"');

@@ -3,7 +3,7 @@
 //! Runs before any decoding, as Go does: a document with a syntax error anywhere is refused for that, and everything
 //! after may assume well-formed input. Iterative, so nesting costs memory and never stack.
 
-use super::text::quote;
+use super::text::{plain_length, quote};
 
 /// Go's own limit on nesting.
 const MAX_NESTING: usize = 10_000;
@@ -148,16 +148,19 @@ impl Scanner<'_> {
 
     /// The rest of a string whose opening quote was read.
     fn string(&mut self) -> Result<(), String> {
-        while let Some(byte) = self.data.get(self.at) {
+        loop {
+            let special = |byte| (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+            self.at += plain_length(&self.data[self.at..], special);
+            let Some(byte) = self.data.get(self.at) else {
+                return Err("unexpected end of JSON input".into());
+            };
             self.at += 1;
             match byte {
                 b'"' => return Ok(()),
                 b'\\' => self.escape()?,
-                0..0x20 => return Err(invalid(*byte, "in string literal")),
-                _ => {}
+                _ => return Err(invalid(*byte, "in string literal")),
             }
         }
-        Err("unexpected end of JSON input".into())
     }
 
     fn escape(&mut self) -> Result<(), String> {

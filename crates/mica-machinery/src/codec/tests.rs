@@ -361,3 +361,33 @@ proptest::proptest! {
         proptest::prop_assert_eq!(&decoded[&text][0], &value[&text][0]);
     }
 }
+
+#[test]
+fn what_is_special_is_found_wherever_it_stands() {
+    let print = |text: &str| {
+        let mut out = Vec::new();
+        write_string(text, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    for before in 0..40 {
+        for after in [0, 1, 20] {
+            let (head, tail) = ("x".repeat(before), "y".repeat(after));
+            for (special, escaped) in [
+                ("\"", "\\\""),
+                ("\n", "\\n"),
+                ("\u{1}", "\\u0001"),
+                ("&", "\\u0026"),
+                ("\u{2028}", "\\u2028"),
+                ("\u{e8}\u{a8}", "\u{e8}\u{a8}"),
+            ] {
+                let text = format!("{head}{special}{tail}");
+                let printed = print(&text);
+                assert_eq!(printed, format!("\"{head}{escaped}{tail}\""));
+                assert_eq!(decode_untyped(printed.as_bytes()).unwrap().value, text);
+            }
+            let broken = format!("\"{head}\u{1}{tail}\"");
+            assert!(decode_untyped(broken.as_bytes()).is_err(), "{broken:?}");
+            assert!(decode_untyped(format!("\"{head}").as_bytes()).is_err());
+        }
+    }
+}

@@ -123,3 +123,12 @@ pub fn write_float(out: &mut Vec<u8>, value: f64) {
         write!(out, "{value}").expect("writing to a vector cannot fail");
     }
 }
+
+/// How many bytes come before the first special one.
+pub(super) fn plain_length(bytes: &[u8], special: impl Fn(u8) -> bool) -> usize {
+    const BLOCK: usize = 16;
+    // Without a branch for each byte, so that a block is a few instructions: most texts have nothing special.
+    let is_plain = |block: &&[u8]| !block.iter().fold(false, |found, byte| found | special(*byte));
+    let plain = bytes.chunks_exact(BLOCK).take_while(is_plain).count() * BLOCK;
+    plain + bytes[plain..].iter().take_while(|byte| !special(**byte)).count()
+}

@@ -43,14 +43,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The ring outlasts a reader that is away for some seconds at a usual write rate; a thousand readers stuck at their
-    /// buffers' bound pin about a gigabyte at most, and only if they share no event.
+    /// The ring outlasts a reader that is away for some seconds at a usual write rate (who comes later reads the log); a
+    /// thousand readers stuck at their buffers' bound pin about a gigabyte at most, and only if they share no event.
     fn default() -> Self {
         Self {
             buffer: 256,
             buffer_bytes: 1 << 20,
             ring: 32_768,
-            ring_bytes: 32 << 20,
+            ring_bytes: 8 << 20,
         }
     }
 }
