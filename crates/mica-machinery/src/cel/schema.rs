@@ -155,7 +155,9 @@ impl Schema {
 
     fn shared(&self, known: &mut HashSet<Arc<Self>>) -> Arc<Self> {
         let properties = self.properties.as_ref().map(|properties| {
-            let shared = properties.iter().map(|(name, schema)| (name.clone(), schema.shared(known)));
+            let shared = properties
+                .iter()
+                .map(|(name, schema)| (name.clone(), schema.shared(known)));
             shared.collect()
         });
         let schema = Self {

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::address;
-use super::node::{Type, Types};
 use super::matcher::Pattern;
+use super::node::{Type, Types};
 use crate::{duration, names};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -74,10 +74,7 @@ impl Compiled {
         let rules = sets
             .map(|(schema, place)| RuleSet::compile(compiler, RuleSite { schema, place: *place }))
             .collect();
-        Compiled {
-            root,
-            rules,
-        }
+        Compiled { root, rules }
     }
 
     /// Drops what the schema does not know: the paths of dropped fields, in upstream's order.

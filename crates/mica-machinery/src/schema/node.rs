@@ -308,7 +308,9 @@ impl<'s> Reader<'s> {
             Additional::Schema(node) => Some(&**node),
             _ => None,
         });
-        let inside = below.map(|child| child.leads_to_rules).any(|reach| reach == Reach::Rules);
+        let inside = below
+            .map(|child| child.leads_to_rules)
+            .any(|reach| reach == Reach::Rules);
         if node.rules.is_some() || inside {
             node.leads_to_rules = Reach::Rules;
         }
@@ -394,7 +396,10 @@ impl<'s> Reader<'s> {
     }
 
     fn junctors(&mut self, schema: &'s Value) -> Option<Box<Junctors>> {
-        if !["allOf", "anyOf", "oneOf", "not"].iter().any(|word| schema.get(word).is_some()) {
+        if !["allOf", "anyOf", "oneOf", "not"]
+            .iter()
+            .any(|word| schema.get(word).is_some())
+        {
             return None;
         }
         Some(Box::new(Junctors {

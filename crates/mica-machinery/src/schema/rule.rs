@@ -309,8 +309,7 @@ impl Runner<'_> {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    let (Some(child), is_property) = (node.member(name), node.properties.contains(name))
-                    else {
+                    let (Some(child), is_property) = (node.member(name), node.properties.contains(name)) else {
                         continue;
                     };
                     let path = if is_property { path.child(name) } else { path.key(name) };

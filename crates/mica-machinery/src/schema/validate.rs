@@ -300,11 +300,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Old<'_>, place:
         }
     }
     let length = place.len();
-    let others = || {
-        members
-            .iter()
-            .filter(|(name, _)| !node.properties.contains(name))
-    };
+    let others = || members.iter().filter(|(name, _)| !node.properties.contains(name));
     match &node.additional {
         Additional::None => {
             for (name, _) in others() {

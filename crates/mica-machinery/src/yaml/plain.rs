@@ -45,7 +45,9 @@ fn is_plain(line: &[u8]) -> bool {
 
 /// What follows a string, and its colon if it is a key. `None`: it needs a closer look.
 fn after_string(text: &[u8]) -> Option<&[u8]> {
-    let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7f..))?;
+    let end = text
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7f..))?;
     match &text[end..] {
         [b'"', b':', rest @ ..] => (end <= MAX_KEY).then_some(rest),
         // A space before the colon would be allowed too, but nobody writes that.
@@ -100,7 +102,8 @@ mod tests {
 
     #[test]
     fn what_clients_send_is_read_without_yaml() {
-        let document = r#"{"apiVersion":"v1", "data":{"a b":"x: {y} #z","":""},"n":[0,-12,0.75,10.5,true,false,null,[],{}]}"#;
+        let document =
+            r#"{"apiVersion":"v1", "data":{"a b":"x: {y} #z","":""},"n":[0,-12,0.75,10.5,true,false,null,[],{}]}"#;
         let expected = json!({"apiVersion": "v1", "data": {"a b": "x: {y} #z", "": ""},
             "n": [0, -12, 0.75, 10.5, true, false, null, [], {}]});
         assert_eq!(plain_object(document.as_bytes()).as_ref(), Some(&expected));
