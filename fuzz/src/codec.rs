@@ -58,7 +58,9 @@ fn printed(value: &Value) -> String {
 
 /// YAML.
 pub fn yaml(data: &[u8]) {
+    let plain = yaml_codec::plain_object(data);
     let Ok(converted) = yaml_codec::to_json(data) else {
+        assert!(plain.is_none(), "YAML refuses it");
         return;
     };
     assert!(
@@ -70,6 +72,10 @@ pub fn yaml(data: &[u8]) {
         // YAML nests deeper than what is decoded, no more.
         return;
     };
+    if let Some(plain) = plain {
+        assert_eq!(converted.strict, None);
+        assert_eq!(printed(&plain), printed(&decoded.value));
+    }
     let yaml = yaml_codec::from_json(&decoded.value);
     let again = match yaml_codec::to_json(yaml.as_bytes()) {
         // Upstream prints a key `<<` bare, and does not read it back either.

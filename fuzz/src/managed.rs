@@ -54,7 +54,7 @@ pub fn apply(data: &[u8]) {
     let (name, rest) = line(data);
     let kind = built_in(name);
     let (schema, kind_name, api_version) = match name {
-        "Widget" => (TypeRef::owned(WIDGET.merge_type()), "Widget", "g.io/v1".to_owned()),
+        "Widget" => (WIDGET.merge_type(), "Widget", "g.io/v1".to_owned()),
         "Free" => (TypeRef::DEDUCED, "Free", "g.io/v1".to_owned()),
         _ if kind.group.is_empty() => (TypeRef::kind(kind.ty), kind.kind, kind.version.to_owned()),
         _ => (

@@ -6,7 +6,7 @@ use mica_machinery::cel::{self, Bindings, Env, OldSelf, Place, Type, Val};
 use mica_machinery::kind::{self, NameUse, Strategy as _, User, WriteContext};
 use mica_machinery::schema::column::Column;
 use mica_machinery::schema::jsonpath::JsonPath;
-use mica_machinery::schema::pattern::Pattern;
+use mica_machinery::schema::matcher::Pattern;
 use mica_machinery::schema::{self as schemas, Compiled, Earlier, Malformed, rule, structural};
 use mica_machinery::{facts, object};
 use serde_json::{Value, json};

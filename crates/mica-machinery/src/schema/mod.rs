@@ -18,7 +18,7 @@ pub(crate) mod format;
 pub(crate) mod go;
 pub mod jsonpath;
 mod listtype;
-mod matcher;
+pub mod matcher;
 mod node;
 mod number;
 pub mod pattern;
