@@ -1,21 +1,17 @@
 //! What standing still costs: idle watches, stored objects, and definitions of custom resources.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 
 use super::definition::{Custom, FIELDS};
 use super::planes::create;
-use super::requests::{configmap, configmaps, fill, object_path};
+use super::requests::{configmap, configmaps, fill};
 use super::watch::watch_path;
-use super::{Bench, Limit, Subject, Template, fresh_namespace};
+use super::{Bench, Subject, fresh_namespace};
 use crate::endpoint::Endpoint;
-use crate::load::Source;
 use crate::process::{disk_usage, resident, settled};
 use crate::report::Measurement;
 use crate::subject::Running;
 use crate::watching::Watches;
-use crate::wire::{Body, Connection};
 
 /// More would need gigabytes in a server that keeps several goroutines for each.
 const IDLE_WATCHES_OF_OTHERS: usize = 5_000;
@@ -106,7 +102,6 @@ pub async fn custom_objects(bench: &Bench, subject: &Subject, report: &mut impl 
 pub async fn definitions(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
     let count = bench.sizes.definitions;
     let running = subject.start(&bench.scratch).await?;
-    fill_caches(bench, subject, &running).await?;
     let endpoint = plane_of(bench, subject, &running).await?;
     let namespace = fresh_namespace(&endpoint).await?;
     // The first definitions build what all of them share, and leave the allocator as the others find it.
@@ -126,29 +121,6 @@ pub async fn definitions(bench: &Bench, subject: &Subject, report: &mut impl FnM
 }
 
 const WARM_DEFINITIONS: usize = 2;
-
-/// Fills what our server keeps of stored data, whatever that is: changes that watches resume from, objects and lists that
-/// were read lately. All of it is bounded; what is measured after this is not in it.
-pub async fn fill_caches(bench: &Bench, subject: &Subject, running: &Running) -> Result<()> {
-    if !matches!(subject, Subject::Mica { .. }) {
-        return Ok(());
-    }
-    let count = bench.sizes.filling;
-    let namespace = fresh_namespace(&running.endpoint).await?;
-    let collection = configmaps(&namespace);
-    fill(bench, running, &collection, &configmap(), count).await?;
-    let get = Template::new(running.endpoint.request("GET", &object_path(&namespace), b""));
-    let source: Source = Arc::new(move |n, request: &mut Vec<u8>| get.write(n, n, request));
-    bench
-        .load(running, bench.sizes.connections, Limit::Count(count), source)
-        .await?;
-    let list = running.endpoint.request("GET", &collection, b"");
-    Connection::open(&running.endpoint)
-        .await?
-        .exchange(&list, Body::Skip)
-        .await?;
-    Ok(())
-}
 
 async fn load_definitions(endpoint: &Endpoint, namespace: &str, numbers: std::ops::Range<usize>) -> Result<()> {
     let kinds: Vec<_> = numbers.map(Custom::wide).collect();

@@ -42,8 +42,6 @@ pub struct Sizes {
     /// Planes with those definitions that are used before: enough to fill a server's caches.
     pub warm: u64,
     pub starts: usize,
-    /// Objects that fill a server's caches of stored data before memory is measured.
-    pub filling: u64,
 }
 
 impl Sizes {
@@ -62,7 +60,6 @@ impl Sizes {
         sharing: 1_000,
         warm: 500,
         starts: 7,
-        filling: 30_000,
     };
     /// Small enough for a minute or two: shows that everything works, not how fast it is.
     pub const QUICK: Self = Self {
@@ -79,7 +76,6 @@ impl Sizes {
         sharing: 20,
         warm: 10,
         starts: 3,
-        filling: 1_000,
         ..Self::FULL
     };
 }

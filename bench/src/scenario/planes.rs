@@ -176,7 +176,6 @@ async fn gone(running: &Running, path: &str, count: u64) -> Result<()> {
 /// What a plane costs that holds what a customer's plane holds.
 pub async fn loaded(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
     let running = subject.start(&bench.scratch).await?;
-    super::memory::fill_caches(bench, subject, &running).await?;
     create(bench, &running, "warm", 10).await?;
     populate(bench, &running, "warm", 10).await?;
     let count = bench.sizes.loaded;
