@@ -4,7 +4,7 @@
 //! planes share. What a plane's own definitions add is [`crate::custom`]'s.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mica_api::GroupResource;
 use mica_machinery::codec;
@@ -465,5 +465,52 @@ impl Scheme {
         self.served
             .iter()
             .find(|served| served.storage.as_key() == storage && served.stores_as_served())
+    }
+}
+
+/// The schemes of a server: root's, and one for each profile that a plane may have. Made when somebody first asks.
+#[derive(Debug)]
+pub struct Schemes {
+    /// The profile of root, and of planes that say nothing.
+    usual: Profile,
+    /// What root serves of ours, and what planes do.
+    root_own: &'static [&'static Resource],
+    plane_own: &'static [&'static Resource],
+    root: OnceLock<Arc<Scheme>>,
+    planes: [OnceLock<Arc<Scheme>>; Profile::ALL.len()],
+}
+
+impl Schemes {
+    pub fn new(
+        usual: Profile,
+        root_own: &'static [&'static Resource],
+        plane_own: &'static [&'static Resource],
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            usual,
+            root_own,
+            plane_own,
+            root: OnceLock::new(),
+            planes: Default::default(),
+        })
+    }
+
+    pub fn usual(&self) -> Profile {
+        self.usual
+    }
+
+    pub fn root(&self) -> &Arc<Scheme> {
+        self.root
+            .get_or_init(|| Arc::new(Scheme::new(self.usual, self.root_own)))
+    }
+
+    /// What planes of a profile serve.
+    pub fn planes(&self, profile: Profile) -> &Arc<Scheme> {
+        self.planes[profile as usize].get_or_init(|| Arc::new(Scheme::new(profile, self.plane_own)))
+    }
+
+    /// Every kind that some plane may serve.
+    pub fn widest(&self) -> &Arc<Scheme> {
+        self.planes(Profile::Kubernetes)
     }
 }

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::{self, Companions};
+use mica_machinery::kind::network::range::ServiceRange;
+use mica_machinery::kind::{Profile, Resource};
 use mica_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +30,7 @@ use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
 pub use crate::registry::BOOKMARK_INTERVAL;
 use crate::registry::{Registry, ServiceOptions};
-use crate::scheme::Scheme;
+use crate::scheme::Schemes;
 use crate::serve::Server;
 
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
@@ -38,8 +39,18 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Who service account tokens are from where nobody said how the server is reached: what clusters have for themselves.
 const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 
+/// What root serves of ours, and what planes do.
+static ROOT_OWN: [&Resource; 2] = [&PLANES, &OBJECTS];
+static PLANE_OWN: [&Resource; 1] = [&OBJECTS];
+
+/// The schemes of a server whose root has this profile.
+pub(crate) fn schemes(profile: Profile) -> Arc<Schemes> {
+    Schemes::new(profile, &ROOT_OWN, &PLANE_OWN)
+}
+
 /// What a server is made with.
 pub struct ServerOptions {
+    /// That of root, and of planes that do not choose.
     pub profile: Profile,
     /// What planes are born with beside what the server itself makes.
     pub companions: Companions,
@@ -80,10 +91,10 @@ impl Default for ServerOptions {
 impl Server {
     /// Opens the server on a store, making root's records on first start.
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
-        let root_scheme = Arc::new(Scheme::new(options.profile, &[&PLANES, &OBJECTS]));
-        let plane_scheme = Arc::new(Scheme::new(options.profile, &[&OBJECTS]));
-        let base = base_objects(&options);
-        let directory = Directory::open(store.clone(), root_scheme.clone(), plane_scheme.clone(), &base).await?;
+        let schemes = schemes(options.profile);
+        let (range, companions) = (options.services.range, options.companions);
+        let base = Box::new(move |profile| base_objects(profile, range, &companions));
+        let directory = Directory::open(store.clone(), schemes.clone(), base).await?;
         let moved = directory.rebase(&directory.root()).await?;
         if moved.objects > 0 {
             tracing::info!(objects = moved.objects, "root has moved to a newer base layer");
@@ -134,7 +145,7 @@ impl Server {
             health,
             metrics: options.metrics,
             definitions,
-            openapi: OpenApi::new(&root_scheme, &plane_scheme),
+            openapi: OpenApi::new(schemes),
             egress,
             admissions,
             // Type checks are upstream's controller manager's.
@@ -186,7 +197,6 @@ impl Server {
 }
 
 /// What every plane is born with. Times are the plane's own, so the ones here only stand in.
-fn base_objects(options: &ServerOptions) -> Vec<serde_json::Value> {
-    let created = "1970-01-01T00:00:00Z";
-    bootstrap::objects(options.profile, options.services.range, &options.companions, created)
+fn base_objects(profile: Profile, range: ServiceRange, companions: &Companions) -> Vec<serde_json::Value> {
+    bootstrap::objects(profile, range, companions, "1970-01-01T00:00:00Z")
 }

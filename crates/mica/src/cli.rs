@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use mica_machinery::kind;
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
 #[derive(Parser, Debug)]
@@ -133,6 +134,15 @@ pub enum Profile {
     Kubernetes,
 }
 
+impl From<Profile> for kind::Profile {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Generic => Self::Generic,
+            Profile::Kubernetes => Self::Kubernetes,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
@@ -199,6 +209,9 @@ pub enum PlaneCommand {
     Create {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
+        /// Which built-in kinds they serve [default: those that the server's root serves]
+        #[arg(long, value_enum)]
+        profile: Option<Profile>,
         /// The form of the output
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,

@@ -45,10 +45,26 @@ use serde_json::Value;
 use crate::field::ErrorList;
 
 /// Which servers serve a kind: every plane, or only those of the `kubernetes` profile.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Profile {
     Generic,
     Kubernetes,
+}
+
+impl Profile {
+    pub const ALL: [Self; 2] = [Self::Generic, Self::Kubernetes];
+
+    /// As a Plane says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "Generic",
+            Self::Kubernetes => "Kubernetes",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.as_str() == text)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The documents of built-in kinds: built when somebody first asks, once for all planes, and kept.
 //!
 //! Building takes tens of milliseconds, so it happens off the reactor, and whoever asks meanwhile waits for the same result.
-//! A document that root and planes have in common is held once; nothing here is per plane.
+//! A document that root and planes of several profiles have in common is held once; nothing here is per plane.
 
 use std::sync::Arc;
 
@@ -18,14 +18,34 @@ use crate::version;
 pub struct Described {
     resources: Vec<&'static Resource>,
     swagger: OnceCell<Arc<Swagger>>,
+    /// Those of OpenAPI 3.0.
+    documents: OnceCell<Documents>,
 }
+
+/// What is described already: by whom, and how.
+pub type Built = (Vec<&'static Resource>, Documents);
 
 impl Described {
     pub fn new(resources: Vec<&'static Resource>) -> Self {
         Self {
             resources,
             swagger: OnceCell::new(),
+            documents: OnceCell::new(),
         }
+    }
+
+    /// What is built of OpenAPI 3.0, if it is.
+    pub fn built(&self) -> Option<Built> {
+        Some((self.resources.clone(), self.documents.get()?.clone()))
+    }
+
+    /// The OpenAPI 3.0 documents. What one of `others` says as well is taken from there.
+    pub async fn documents(&self, others: impl FnOnce() -> Vec<Built>) -> Result<&Documents, ApiError> {
+        let build = || {
+            let (resources, others) = (self.resources.clone(), others());
+            off_the_reactor(move || documents(&resources, &others))
+        };
+        self.documents.get_or_try_init(build).await
     }
 
     /// The Swagger document of everything.
@@ -47,35 +67,33 @@ impl Described {
     }
 }
 
-/// The OpenAPI 3.0 documents of root and of planes. Those that say the same are the same.
-pub async fn documents(root: &Described, plane: &Described) -> Result<[Documents; 2], ApiError> {
-    let (root, plane) = (root.resources.clone(), plane.resources.clone());
-    off_the_reactor(move || {
-        let (root, plane) = (built_in(&root), built_in(&plane));
-        let descriptions = Descriptions::of(root.iter().chain(&plane));
-        let version = kubernetes_minor();
-        let api = |resources| Api {
-            resources,
-            describe: &descriptions,
-            version: &version,
-        };
-        let (root, plane) = (api(&root), api(&plane));
-        let encode = |api: &Api<'_>, name: &str| {
+fn documents(resources: &[&'static Resource], others: &[Built]) -> Documents {
+    let resources = built_in(resources);
+    let descriptions = Descriptions::of(&resources);
+    let version = kubernetes_minor();
+    let describe = |resources| Api {
+        resources,
+        describe: &descriptions,
+        version: &version,
+    };
+    let api = describe(&resources);
+    let others: Vec<(Vec<ApiResource>, &Documents)> = others
+        .iter()
+        .map(|(resources, built)| (built_in(resources), built))
+        .collect();
+    let document = |name: &String| {
+        // A document says what its group and version have, and nothing else.
+        let same = others.iter().find_map(|(theirs, built)| {
+            let same = describe(theirs).resources_of(name) == api.resources_of(name);
+            built.get(name).filter(|_| same).cloned()
+        });
+        same.unwrap_or_else(|| {
             let document = api.document(name).expect("there is a document of each name");
             Arc::new(Document::new(&document, gnostic::openapi3))
-        };
-        let planes: Documents = plane
-            .names()
-            .into_iter()
-            .map(|name| (name.clone(), encode(&plane, &name)))
-            .collect();
-        let share = |name: String| match planes.get(&name) {
-            Some(same) if root.resources_of(&name) == plane.resources_of(&name) => (name, same.clone()),
-            _ => (name.clone(), encode(&root, &name)),
-        };
-        [root.names().into_iter().map(share).collect(), planes]
-    })
-    .await
+        })
+    };
+    let names = api.names();
+    names.into_iter().map(|name| (name.clone(), document(&name))).collect()
 }
 
 fn built_in(resources: &[&'static Resource]) -> Vec<ApiResource> {

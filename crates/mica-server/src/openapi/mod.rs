@@ -13,6 +13,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,8 +21,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_N
 use http::{Response, StatusCode};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
+use mica_machinery::kind::Profile;
 use serde_json::{Map, Value, json};
-use tokio::sync::OnceCell;
 
 use self::build::Described;
 use self::custom::CustomDocuments;
@@ -32,27 +33,32 @@ use self::document::{Added, Document, Documents, Swagger};
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::plane::Plane;
-use crate::scheme::Scheme;
+use crate::scheme::Schemes;
 use crate::serve::Call;
 
-/// The documents of both schemes.
+/// The documents of all schemes.
 pub struct OpenApi {
-    root: Described,
-    plane: Described,
-    /// Those of OpenAPI 3.0: root's and the planes'.
-    documents: OnceCell<[Documents; 2]>,
+    schemes: Arc<Schemes>,
+    /// Of root, and of the planes of each profile.
+    described: [OnceLock<Described>; 1 + Profile::ALL.len()],
     custom: CustomDocuments,
 }
 
 impl OpenApi {
-    pub fn new(root: &Scheme, plane: &Scheme) -> Self {
-        let described = |scheme: &Scheme| Described::new(scheme.iter().filter_map(|served| served.row()).collect());
+    pub fn new(schemes: Arc<Schemes>) -> Self {
         Self {
-            root: described(root),
-            plane: described(plane),
-            documents: OnceCell::new(),
+            schemes,
+            described: Default::default(),
             custom: CustomDocuments::default(),
         }
+    }
+
+    fn described(&self, whose: Whose) -> &Described {
+        let (at, scheme) = match whose {
+            Whose::Root => (0, self.schemes.root()),
+            Whose::Planes(profile) => (1 + profile as usize, self.schemes.planes(profile)),
+        };
+        self.described[at].get_or_init(|| Described::new(scheme.iter().filter_map(|served| served.row()).collect()))
     }
 
     /// Answers a request below `/openapi` in a plane with these definitions. The methods are not looked at, as upstream does
@@ -64,10 +70,11 @@ impl OpenApi {
         definitions: &dyn Source,
         rest: &[&str],
     ) -> Result<Response<Body>, ApiError> {
-        let whose = if plane.is_some_and(Plane::is_root) {
-            Whose::Root
-        } else {
-            Whose::Planes
+        let whose = match plane {
+            Some(plane) if plane.is_root() => Whose::Root,
+            Some(plane) => Whose::Planes(plane.profile),
+            // Over all planes there is what some plane may serve.
+            None => Whose::Planes(Profile::Kubernetes),
         };
         let asked = Asked {
             accept: call.header(&http::header::ACCEPT),
@@ -121,27 +128,30 @@ impl OpenApi {
         definitions: &dyn Source,
         asked: &Asked<'_>,
     ) -> Result<Response<Body>, ApiError> {
-        let described = if whose == Whose::Root { &self.root } else { &self.plane };
-        let swagger = described.swagger().await?;
+        let swagger = self.described(whose).swagger().await?;
         match self.custom.swagger(definitions, swagger.clone()).await? {
             None => send(&Whole(&swagger.document), &SWAGGER, None, asked).await,
             Some(added) => send(&Extended(swagger, &added), &SWAGGER, None, asked).await,
         }
     }
 
+    /// The documents of OpenAPI 3.0. Those that others have, too, are the same.
     async fn documents(&self, whose: Whose) -> Result<&Documents, ApiError> {
-        let [root, plane] = self
-            .documents
-            .get_or_try_init(|| build::documents(&self.root, &self.plane))
-            .await?;
-        Ok(if whose == Whose::Root { root } else { plane })
+        let built = || {
+            self.described
+                .iter()
+                .filter_map(OnceLock::get)
+                .filter_map(Described::built)
+        };
+        self.described(whose).documents(|| built().collect()).await
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Root,
-    Planes,
+    /// Those of a profile.
+    Planes(Profile),
 }
 
 /// What of a request decides the answer.

@@ -11,14 +11,11 @@ use mica_machinery::openapi::{ApiResource, Describe as _};
 
 use super::describe::Descriptions;
 use super::*;
-use crate::objects::OBJECTS;
-use crate::plane::kind::PLANES;
+
+const PLANES_OF: Whose = Whose::Planes(Profile::Generic);
 
 fn openapi() -> OpenApi {
-    OpenApi::new(
-        &Scheme::new(Profile::Generic, &[&PLANES, &OBJECTS]),
-        &Scheme::new(Profile::Generic, &[&OBJECTS]),
-    )
+    OpenApi::new(crate::start::schemes(Profile::Generic))
 }
 
 const NOTHING: Asked<'_> = Asked {
@@ -42,7 +39,7 @@ async fn json_of(response: Response<Body>) -> Value {
 }
 
 async fn hash_of(openapi: &OpenApi, name: &str) -> String {
-    openapi.documents(Whose::Planes).await.expect("documents")[name]
+    openapi.documents(PLANES_OF).await.expect("documents")[name]
         .hash
         .clone()
 }
@@ -65,7 +62,7 @@ fn frame(response: &Response<Body>, hash: &str) -> String {
 async fn check(path: &str, asked: Asked<'_>, expected: Expect) {
     let openapi = openapi();
     let hash = hash_of(&openapi, "api/v1").await;
-    let response = answer(&openapi, Whose::Planes, path, asked).await;
+    let response = answer(&openapi, PLANES_OF, path, asked).await;
     expected.assert_eq(&frame(&response, &hash));
 }
 
@@ -76,7 +73,7 @@ async fn the_index_stays_inside_the_prefix() {
         prefix: "/clusters/p1/control-plane",
         ..NOTHING
     };
-    let index = json_of(answer(&openapi, Whose::Planes, "v3", asked).await).await;
+    let index = json_of(answer(&openapi, PLANES_OF, "v3", asked).await).await;
     let hash = hash_of(&openapi, "api/v1").await;
     assert_eq!(
         index["paths"]["api/v1"]["serverRelativeURL"],
@@ -86,7 +83,7 @@ async fn the_index_stays_inside_the_prefix() {
     let schemas = |document: Value| document["components"]["schemas"].as_object().expect("schemas").clone();
     let (root, plane) = (
         json_of(own(Whose::Root).await).await,
-        json_of(own(Whose::Planes).await).await,
+        json_of(own(PLANES_OF).await).await,
     );
     assert!(schemas(root).contains_key("dev.mica.v1alpha1.Plane"));
     assert!(
@@ -97,7 +94,7 @@ async fn the_index_stays_inside_the_prefix() {
 
 #[tokio::test]
 async fn objects_can_be_explained() {
-    let document = json_of(answer(&openapi(), Whose::Planes, "v3/apis/mica.dev/v1alpha1", NOTHING).await).await;
+    let document = json_of(answer(&openapi(), PLANES_OF, "v3/apis/mica.dev/v1alpha1", NOTHING).await).await;
     let schema = &document["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata"];
     assert!(schema["description"].is_string() && schema["properties"]["kind"]["description"].is_string());
     let own = json!({"group": "mica.dev", "version": "v1alpha1", "kind": "PartialObjectMetadata"});
@@ -252,7 +249,7 @@ async fn protobuf_has_its_own_type_and_the_same_tag() {
 #[tokio::test]
 async fn root_and_planes_share_what_is_the_same() {
     let openapi = openapi();
-    let [root, plane] = [Whose::Root, Whose::Planes].map(|whose| openapi.documents(whose));
+    let [root, plane] = [Whose::Root, PLANES_OF].map(|whose| openapi.documents(whose));
     let (root, plane) = (root.await.expect("documents"), plane.await.expect("documents"));
     for (name, document) in plane {
         let same = Arc::ptr_eq(document, &root[name]);
@@ -275,7 +272,7 @@ async fn swagger_describes_every_group() {
     ] {
         assert!(swagger["definitions"][kind]["description"].is_string(), "{kind}");
     }
-    let plane = json_of(answer(&openapi, Whose::Planes, "v2", NOTHING).await).await;
+    let plane = json_of(answer(&openapi, PLANES_OF, "v2", NOTHING).await).await;
     assert!(plane["definitions"]["dev.mica.v1alpha1.Plane"].is_null());
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
+use mica_machinery::kind::Profile;
 use mica_machinery::object;
 use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
 use quick_cache::sync::Cache;
@@ -17,12 +18,12 @@ use tokio::sync::Semaphore;
 
 use super::cache::{FOLLOW_AGAIN, Followed};
 use super::kind::{GROUP, PLURAL, RESTORING};
-use super::layer::Shelf;
+use super::layer::{BaseObjects, Shelf};
 use super::side::{Side, SideWrites};
 use super::{Context, Plane, State};
 use crate::base::Birth;
 use crate::error::ApiError;
-use crate::scheme::{Scheme, Served};
+use crate::scheme::{Scheme, Schemes, Served};
 use crate::stored::Content;
 
 /// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
@@ -58,9 +59,17 @@ pub struct BirthRecord {
     base: String,
     seed: String,
     created: jiff::Timestamp,
+    /// Root has none: it has what the server was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile: Option<Profile>,
 }
 
 impl BirthRecord {
+    /// The profile that the plane was born with, if that was written down.
+    pub fn profile(&self) -> Option<Profile> {
+        self.profile
+    }
+
     /// The id of the layer that the plane was born with.
     pub fn base(&self) -> &str {
         &self.base
@@ -70,7 +79,7 @@ impl BirthRecord {
 pub struct Directory {
     store: Arc<dyn Store>,
     root: ArcSwap<Plane>,
-    plane_scheme: Arc<Scheme>,
+    schemes: Arc<Schemes>,
     layers: Shelf,
     cache: Followed<Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
@@ -114,18 +123,19 @@ impl Directory {
     /// Opens the directory of a store, making root's records on first start.
     pub async fn open(
         store: Arc<dyn Store>,
-        root_scheme: Arc<Scheme>,
-        plane_scheme: Arc<Scheme>,
-        base_objects: &[Value],
+        schemes: Arc<Schemes>,
+        objects: BaseObjects,
     ) -> Result<Arc<Self>, ApiError> {
-        let layers = Shelf::open(store.clone(), root_scheme.clone(), base_objects).await?;
+        let usual = schemes.usual();
+        let layers = Shelf::open(store.clone(), schemes.widest().clone(), usual, objects).await?;
         let (birth_at, state_at) = (birth_key(PlaneId::ROOT), state_key(PlaneId::ROOT));
         if store.get(&birth_at).await?.is_none() {
             let birth = BirthRecord {
                 name: String::new(),
-                base: layers.newest().id.clone(),
+                base: layers.newest(usual).id.clone(),
                 seed: uuid::Uuid::new_v4().to_string(),
                 created: jiff::Timestamp::now(),
+                profile: None,
             };
             let state = StateRecord {
                 name: String::new(),
@@ -140,15 +150,15 @@ impl Directory {
         }
         let mut directory = Self {
             store,
-            root: ArcSwap::from_pointee(placeholder(&root_scheme, &layers)),
-            plane_scheme,
+            root: ArcSwap::from_pointee(placeholder(&schemes, &layers)),
+            schemes,
             layers,
             cache: Followed::new(CACHED_PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
         };
-        let root = directory.load(PlaneId::ROOT, root_scheme).await?;
+        let root = directory.load(PlaneId::ROOT).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
         directory.root = ArcSwap::from_pointee(root);
         Ok(Arc::new(directory))
@@ -158,9 +168,9 @@ impl Directory {
         self.root.load_full()
     }
 
-    /// The scheme that all planes but root share.
+    /// What is served over all planes: every kind that some plane may serve.
     pub fn plane_scheme(&self) -> &Arc<Scheme> {
-        &self.plane_scheme
+        self.schemes.widest()
     }
 
     /// The plane of this name. One that is not cached is confirmed by a linearizable read before it is 404.
@@ -194,7 +204,7 @@ impl Directory {
                 return Ok(None);
             };
             let Some(id) = plane_id(&record)? else { return Ok(None) };
-            if let Some(plane) = self.load(id, self.plane_scheme.clone()).await? {
+            if let Some(plane) = self.load(id).await? {
                 return Ok(Some(Arc::new(plane)));
             }
             // Deleted between the reads, and perhaps created anew.
@@ -274,7 +284,7 @@ impl Directory {
         Ok(())
     }
 
-    async fn load(&self, id: PlaneId, scheme: Arc<Scheme>) -> Result<Option<Plane>, ApiError> {
+    async fn load(&self, id: PlaneId) -> Result<Option<Plane>, ApiError> {
         let (birth_key, state_key) = (birth_key(id), state_key(id));
         let Some(birth) = self.store.get(&birth_key).await? else {
             return Ok(None);
@@ -283,6 +293,11 @@ impl Directory {
             return Ok(None);
         };
         let record: BirthRecord = read_record(&birth)?;
+        let profile = record.profile.unwrap_or(self.schemes.usual());
+        let scheme = match id {
+            PlaneId::ROOT => self.schemes.root(),
+            _ => self.schemes.planes(profile),
+        };
         let birth = Birth {
             seed: record.seed,
             created: record.created,
@@ -294,7 +309,8 @@ impl Directory {
             id,
             name: record.name,
             keys: PlaneKeys::new(id),
-            scheme,
+            scheme: scheme.clone(),
+            profile,
             base,
             layers: self.layers.known().clone(),
             birth,
@@ -382,12 +398,13 @@ impl Directory {
         }
     }
 
-    fn birth(&self, name: &str, created: jiff::Timestamp, id: PlaneId) -> BirthRecord {
+    fn birth(&self, name: &str, created: jiff::Timestamp, id: PlaneId, profile: Profile) -> BirthRecord {
         BirthRecord {
             name: name.to_owned(),
-            base: self.layers.newest().id.clone(),
+            base: self.layers.newest(profile).id.clone(),
             seed: format!("{}/{id}", self.root.load().birth.seed),
             created,
+            profile: Some(profile),
         }
     }
 }
@@ -413,14 +430,15 @@ fn already_there(error: mica_store::CommitError) -> Result<mica_store::Committed
     }
 }
 
-fn placeholder(scheme: &Arc<Scheme>, layers: &Shelf) -> Plane {
+fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
     let id = PlaneId::ROOT;
     Plane {
         id,
         name: String::new(),
         keys: PlaneKeys::new(id),
-        scheme: scheme.clone(),
-        base: layers.newest().clone(),
+        scheme: schemes.root().clone(),
+        profile: schemes.usual(),
+        base: layers.newest(schemes.usual()).clone(),
         layers: layers.known().clone(),
         birth: Birth {
             seed: String::new(),
@@ -502,6 +520,9 @@ impl SideWrites for Directory {
         if is_plane(served) {
             let id = PlaneId::from_random(rand::random());
             object::set(new, &["status"], json!({"id": id.as_str()}));
+            if object::string(new, &["spec", "profile"]).is_empty() {
+                object::set(new, &["spec", "profile"], self.schemes.usual().as_str());
+            }
         }
     }
 
@@ -517,12 +538,14 @@ impl SideWrites for Directory {
             state: wanted_state(new),
             context: context(new),
         };
+        let profile = Profile::parse(object::string(new, &["spec", "profile"])).unwrap_or(self.schemes.usual());
         let mut records = vec![
-            (birth_key(id), json_bytes(&self.birth(name, created, id))),
+            (birth_key(id), json_bytes(&self.birth(name, created, id, profile))),
             (state_key(id), json_bytes(&state)),
         ];
         records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
-        let txn = put_absent(records);
+        let mut txn = put_absent(records);
+        txn.writes.extend(self.layers.newest_write(profile));
         Ok(Side {
             compares: txn.compares,
             writes: txn.writes,

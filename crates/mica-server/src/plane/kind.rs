@@ -103,6 +103,10 @@ impl Strategy for Planes {
             object::set(new, &["status", "id"], id);
         } else {
             object::copy(old, new, &["status"]);
+            // A client that knows nothing of profiles does not mean to change one.
+            if object::string(new, &["spec", "profile"]).is_empty() {
+                object::copy(old, new, &["spec", "profile"]);
+            }
             set_phase(new, &ctx.now);
         }
         object::remove(new, &["status", "usage"]);
@@ -114,8 +118,16 @@ impl Strategy for Planes {
         errors
     }
 
-    fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, _old: &Value) -> ErrorList {
-        validate_spec(new)
+    fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
+        let mut errors = validate_spec(new);
+        let (now, before) = [new, old]
+            .map(|plane| object::string(plane, &["spec", "profile"]))
+            .into();
+        if now != before {
+            let path = Path::new("spec").child("profile");
+            errors.push(Error::invalid(&path, now, "field is immutable"));
+        }
+        errors
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {
@@ -248,6 +260,11 @@ fn validate_spec(plane: &Value) -> ErrorList {
             state,
             &["Active", "ReadOnly", "Suspended"],
         ));
+    }
+    let profile = object::string(plane, &["spec", "profile"]);
+    if !profile.is_empty() && Profile::parse(profile).is_none() {
+        let known = Profile::ALL.map(Profile::as_str);
+        errors.push(Error::not_supported(&spec.child("profile"), profile, &known));
     }
     let mut seen = Vec::new();
     for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {

@@ -2,9 +2,10 @@
 //!
 //! A layer's name is the hash of its content, so it can be taken from anywhere and is never changed nor removed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mica_api::{GroupResource, PlaneId};
+use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, RangeQuery, Record, Store, Txn, Write};
 use serde_json::Value;
 
@@ -19,10 +20,22 @@ const MAX_LAYERS: usize = 1000;
 /// The layers of one store, as one server knows them.
 pub struct Shelf {
     store: Arc<dyn Store>,
+    /// Knows every kind that a layer may hold.
     scheme: Arc<Scheme>,
-    /// This server's own, which new planes are born from.
-    newest: Arc<BaseLayer>,
+    objects: BaseObjects,
+    /// This server's own, which new planes of each profile are born from. Made when the first is.
+    newest: [OnceLock<Newest>; Profile::ALL.len()],
+    /// All that are in the store.
     known: Arc<Layers>,
+}
+
+/// Says what planes of a profile are born with.
+pub type BaseObjects = Box<dyn Fn(Profile) -> Vec<Value> + Send + Sync>;
+
+struct Newest {
+    layer: Arc<BaseLayer>,
+    /// Its objects, as they are stored.
+    value: bytes::Bytes,
 }
 
 /// Where root, and a snapshot, has layers.
@@ -41,24 +54,58 @@ pub async fn layer_record(store: &Arc<dyn Store>, id: &str) -> Result<Record, Ap
 }
 
 impl Shelf {
-    /// Opens the layers of a store and puts this server's own among them.
-    pub async fn open(store: Arc<dyn Store>, scheme: Arc<Scheme>, objects: &[Value]) -> Result<Self, ApiError> {
-        let newest = Arc::new(BaseLayer::new(&scheme, objects));
+    /// Opens the layers of a store and puts this server's own of a profile among them.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        scheme: Arc<Scheme>,
+        profile: Profile,
+        objects: BaseObjects,
+    ) -> Result<Self, ApiError> {
         let shelf = Self {
             store,
             scheme,
-            newest,
+            objects,
+            newest: Default::default(),
             known: Arc::default(),
         };
-        let value = serde_json::to_vec(objects).expect("objects are plain JSON");
-        shelf.put(&shelf.newest.id, value.into()).await?;
-        shelf.known.insert(shelf.newest.clone());
+        shelf.keep_newest(profile).await?;
         shelf.load().await?;
         Ok(shelf)
     }
 
-    pub fn newest(&self) -> &Arc<BaseLayer> {
-        &self.newest
+    fn own(&self, profile: Profile) -> &Newest {
+        self.newest[profile as usize].get_or_init(|| {
+            let objects = (self.objects)(profile);
+            Newest {
+                layer: Arc::new(BaseLayer::new(&self.scheme, &objects)),
+                value: serde_json::to_vec(&objects).expect("objects are plain JSON").into(),
+            }
+        })
+    }
+
+    /// The layer that new planes of a profile are born from. It may not be in the store yet.
+    pub fn newest(&self, profile: Profile) -> &Arc<BaseLayer> {
+        &self.own(profile).layer
+    }
+
+    /// Makes sure that the newest layer of a profile is in the store.
+    pub async fn keep_newest(&self, profile: Profile) -> Result<(), ApiError> {
+        let Newest { layer, value } = self.own(profile);
+        if self.known.get(&layer.id).is_none() {
+            self.put(&layer.id, value.clone()).await?;
+            self.known.insert(layer.clone());
+        }
+        Ok(())
+    }
+
+    /// What must be written with the first plane of a profile: its layer, unless it is in the store.
+    pub fn newest_write(&self, profile: Profile) -> Option<Write> {
+        let Newest { layer, value } = self.own(profile);
+        self.known.get(&layer.id).is_none().then(|| Write::Put {
+            key: key(&layer.id),
+            value: value.clone(),
+            ttl: None,
+        })
     }
 
     pub fn known(&self) -> &Arc<Layers> {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use mica_api::PlaneId;
+use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
 use crate::authz::{Grant, Target};
@@ -53,6 +54,8 @@ pub struct Plane {
     pub name: String,
     pub keys: PlaneKeys,
     pub scheme: Arc<Scheme>,
+    /// Which built-in kinds that scheme has.
+    pub profile: Profile,
     /// The layer that the plane was born with; marks among its own records lead to newer ones.
     pub base: Arc<BaseLayer>,
     pub layers: Arc<Layers>,

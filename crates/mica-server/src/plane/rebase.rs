@@ -67,6 +67,7 @@ impl Directory {
             return Err(ApiError::new(StatusCode::CONFLICT, "Conflict", message));
         }
         let mut objects = 0;
+        self.layers().keep_newest(plane.profile).await?;
         for (resource, rest) in plane.layers.differences() {
             let key = match rest.split_once('/') {
                 Some((namespace, name)) => plane.keys.object(&resource, Some(namespace), name),
@@ -74,7 +75,7 @@ impl Directory {
             };
             let mut tries = 0;
             while let Some(compare) = self.outdated(plane, &key).await? {
-                let value = stored::based(&self.layers().newest().id);
+                let value = stored::based(&self.layers().newest(plane.profile).id);
                 let write = Write::Put {
                     key: key.clone(),
                     value,
@@ -113,7 +114,7 @@ impl Directory {
                 Content::Object(_) | Content::Hidden => return Ok(None),
             },
         };
-        let newest = self.layers().newest();
+        let newest = self.layers().newest(plane.profile);
         let same = layer.is_some_and(|layer| layer.agrees(newest, &key.group_resource(), key.rest()));
         Ok((!same).then_some(compare))
     }
@@ -132,7 +133,7 @@ mod tests {
     use crate::options::{ListOptions, ListUse};
     use crate::registry::{Registry, stored_value};
     use crate::request::{Query, Verb};
-    use crate::scheme::Scheme;
+    use crate::scheme::Schemes;
 
     fn map(name: &str, text: &str) -> Value {
         json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "default"}, "data": {"k": text}})
@@ -140,8 +141,9 @@ mod tests {
 
     /// A server's directory that brings these ConfigMaps as its base layer.
     async fn directory(store: &Arc<dyn Store>, maps: &[Value]) -> Arc<Directory> {
-        let scheme = Arc::new(Scheme::new(Profile::Generic, &[]));
-        Directory::open(store.clone(), scheme.clone(), scheme, maps)
+        let maps = maps.to_vec();
+        let schemes = Schemes::new(Profile::Generic, &[], &[]);
+        Directory::open(store.clone(), schemes, Box::new(move |_| maps.clone()))
             .await
             .unwrap()
     }

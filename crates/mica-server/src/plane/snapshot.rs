@@ -209,7 +209,7 @@ pub(crate) async fn fork(call: &Call<'_>, grant: &Grant) -> Result<Response<Body
     };
     let (server, grant) = (call.server.clone(), grant.clone());
     detached(async move {
-        let filling = Filling::begin(server, grant, &request.name).await?;
+        let filling = Filling::begin(server, grant, &request.name, &birth).await?;
         let copied = async {
             while !walk.finished {
                 let records = walk.page().await?;
@@ -262,7 +262,7 @@ pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Respon
     let (server, grant) = (call.server.clone(), grant.clone());
     let name = grant.target.object().to_owned();
     detached(async move {
-        let filling = Filling::begin(server, grant, &name).await?;
+        let filling = Filling::begin(server, grant, &name, &header.birth).await?;
         let copied = async {
             loop {
                 let mut records = Vec::new();
@@ -368,11 +368,14 @@ struct Filling {
 
 impl Filling {
     /// Creates the plane, marked so that nobody uses it before it is whole.
-    async fn begin(server: Arc<Server>, mut grant: Grant, name: &str) -> Result<Self, ApiError> {
+    async fn begin(server: Arc<Server>, mut grant: Grant, name: &str, birth: &BirthRecord) -> Result<Self, ApiError> {
         grant.target.subresource = compact_str::CompactString::default();
         grant.target.name = Some(name.into());
-        let object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
+        let mut object = json!({"kind": "Plane", "apiVersion": "mica.dev/v1alpha1",
             "metadata": {"name": name, "annotations": {RESTORING: "true"}}});
+        if let Some(profile) = birth.profile() {
+            object::set(&mut object, &["spec", "profile"], profile.as_str());
+        }
         let request = WriteRequest {
             object,
             managers: Managers::Recorded(managed::Request::Usual),

@@ -18,6 +18,7 @@ mod lists;
 mod objects;
 mod openapi;
 mod planes;
+mod profiles;
 mod rebase;
 mod refusal;
 mod scale;

@@ -8,11 +8,12 @@ use anyhow::{Context as _, bail};
 use http::Method;
 use http_body_util::BodyExt as _;
 use mica_api::PlaneName;
+use mica_machinery::kind;
 use serde_json::{Value, json};
 
 pub use file::{Sink, source};
 
-use crate::cli::{Output, PlaneArgs, PlaneCommand};
+use crate::cli::{Output, PlaneArgs, PlaneCommand, Profile};
 use crate::client::{Client, Outgoing, Refused};
 use crate::exit::Usage;
 use crate::{config, output};
@@ -24,7 +25,7 @@ pub async fn run(arguments: PlaneArgs) -> anyhow::Result<()> {
     let mut client = Client::connect(&arguments.server).await?;
     match arguments.command {
         PlaneCommand::List { output } => list(&mut client, output).await,
-        PlaneCommand::Create { names, output } => create(&mut client, &names, output).await,
+        PlaneCommand::Create { names, profile, output } => create(&mut client, &names, profile, output).await,
         PlaneCommand::Delete {
             names,
             no_wait,
@@ -106,9 +107,12 @@ async fn list(client: &mut Client, form: Output) -> anyhow::Result<()> {
     }
 }
 
-async fn create(client: &mut Client, names: &[String], form: Output) -> anyhow::Result<()> {
+async fn create(client: &mut Client, names: &[String], profile: Option<Profile>, form: Output) -> anyhow::Result<()> {
     for name in names {
-        let plane = json!({"apiVersion": "mica.dev/v1alpha1", "kind": "Plane", "metadata": {"name": name}});
+        let mut plane = json!({"apiVersion": "mica.dev/v1alpha1", "kind": "Plane", "metadata": {"name": name}});
+        if let Some(profile) = profile {
+            plane["spec"] = json!({"profile": kind::Profile::from(profile).as_str()});
+        }
         let created = client.json(Method::POST, PLANES, Some(plane)).await?;
         match form {
             Output::Json => output::print_json(&created)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
-use mica_machinery::kind::{self, bootstrap::Companions};
+use mica_machinery::kind::bootstrap::Companions;
 use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, PkiDir, shared_authority};
 use mica_server::serve::Server;
@@ -13,7 +13,6 @@ use mica_server::start::ServerOptions;
 use mica_store::embedded::{Durability, Options, Stats};
 use mica_store::{EmbeddedStore, EtcdConfig, EtcdStore, Store};
 
-use crate::cli::Profile;
 use crate::config::{Settings, StoreAddress};
 
 /// An open store: one of our own, or one that other servers may be on too.
@@ -107,12 +106,8 @@ pub async fn open_server(
     root_ca: &str,
     metrics: &Arc<Registry>,
 ) -> anyhow::Result<Arc<Server>> {
-    let profile = match settings.profile {
-        Profile::Generic => kind::Profile::Generic,
-        Profile::Kubernetes => kind::Profile::Kubernetes,
-    };
     let mut options = ServerOptions {
-        profile,
+        profile: settings.profile.into(),
         companions: Companions::Done {
             root_ca: root_ca.to_owned(),
         },

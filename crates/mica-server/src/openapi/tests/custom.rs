@@ -51,7 +51,7 @@ fn widgets() -> Given {
 
 async fn ask(openapi: &OpenApi, definitions: &Given, path: &str, asked: Asked<'_>) -> Response<Body> {
     let rest: Vec<&str> = path.split('/').collect();
-    let answer = openapi.respond(Whose::Planes, definitions, &rest, &asked).await;
+    let answer = openapi.respond(PLANES_OF, definitions, &rest, &asked).await;
     answer.expect("an answer")
 }
 
@@ -94,9 +94,9 @@ async fn the_index_leads_to_the_documents_of_definitions() {
 async fn planes_without_the_definition_have_no_document_of_it() {
     let (openapi, widgets) = (openapi(), widgets());
     address(&openapi, &widgets, "apis/example.com/v1").await;
-    let response = answer(&openapi, Whose::Planes, "v3/apis/example.com/v1", NOTHING).await;
+    let response = answer(&openapi, PLANES_OF, "v3/apis/example.com/v1", NOTHING).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    let swagger = json_of(answer(&openapi, Whose::Planes, "v2", NOTHING).await).await;
+    let swagger = json_of(answer(&openapi, PLANES_OF, "v2", NOTHING).await).await;
     assert!(swagger["definitions"]["com.example.v1.Widget"].is_null());
 }
 
@@ -161,7 +161,7 @@ async fn a_document_that_was_let_go_is_built_again() {
 #[tokio::test]
 async fn swagger_has_what_is_built_in_and_what_is_defined() {
     let (openapi, widgets) = (openapi(), widgets());
-    let plain = answer(&openapi, Whose::Planes, "v2", NOTHING).await;
+    let plain = answer(&openapi, PLANES_OF, "v2", NOTHING).await;
     let response = ask(&openapi, &widgets, "v2", NOTHING).await;
     assert_ne!(plain.headers()[ETAG], response.headers()[ETAG]);
     let tag = response.headers()[ETAG].to_str().expect("text").to_owned();
@@ -196,7 +196,7 @@ async fn swagger_in_protobuf_goes_on_after_what_is_built_in() {
         ..NOTHING
     };
     let bytes = async |response: Response<Body>| response.into_body().collect().await.expect("a body").to_bytes();
-    let plain = bytes(answer(&openapi, Whose::Planes, "v2", asked()).await).await;
+    let plain = bytes(answer(&openapi, PLANES_OF, "v2", asked()).await).await;
     let more = bytes(ask(&openapi, &widgets, "v2", asked()).await).await;
     let added = more.strip_prefix(plain.as_ref()).expect("the same beginning");
     let name = b"com.example.v1.Widget";
@@ -208,7 +208,7 @@ async fn built_in_documents_are_not_taken_over() {
     let openapi = openapi();
     let given = Given::new([definition("rbac.authorization.k8s.io", "Part", "")]);
     let name = "apis/rbac.authorization.k8s.io/v1";
-    let hash = openapi.documents(Whose::Planes).await.expect("documents")[name]
+    let hash = openapi.documents(PLANES_OF).await.expect("documents")[name]
         .hash
         .clone();
     assert!(address(&openapi, &given, name).await.ends_with(&hash));
