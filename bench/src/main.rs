@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use machine::Machine;
-use reference::{Binaries, Reference};
+use reference::{Binaries, Disk, Reference};
 use report::{Measurement, Report, goals, table};
 use scenario::{Bench, SCENARIOS, Sizes};
 use subject::Subject;
@@ -140,7 +140,7 @@ async fn serve_reference(directory: &Path, args: ReferenceArgs) -> Result<()> {
         kube_apiserver,
         etcd: args.etcd,
     };
-    let started = Reference::start(&binaries, directory).await?;
+    let started = Reference::start(&binaries, directory, Disk::Synced).await?;
     println!("ready: export KUBECONFIG={}", started.kubeconfig.display());
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {

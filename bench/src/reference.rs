@@ -25,21 +25,32 @@ pub struct Reference {
     pub endpoint: Endpoint,
     /// How long kube-apiserver took from its start to ready; etcd was already up.
     pub ready_after: Duration,
+    /// How long both took, from the start of etcd.
+    pub pair_ready_after: Duration,
+}
+
+/// Whether etcd waits for the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    Synced,
+    /// As test environments run it.
+    Unsynced,
 }
 
 impl Reference {
-    pub async fn start(binaries: &Binaries, directory: &Path) -> Result<Self> {
+    pub async fn start(binaries: &Binaries, directory: &Path, disk: Disk) -> Result<Self> {
         let [etcd_port, peer_port, port] = [free_port()?, free_port()?, free_port()?];
-        let etcd = start_etcd(&binaries.etcd, directory, etcd_port, peer_port).await?;
         let authority = Authority::new("bench")?;
         let kubeconfig = directory.join("admin.kubeconfig");
         write_kubeconfig(&kubeconfig, port, &authority.certificate, &authority.admin()?)?;
         let endpoint = Endpoint::from_kubeconfig(&kubeconfig)?;
         let mut command = apiserver_command(&binaries.kube_apiserver, directory, &authority, port, etcd_port)?;
+        let etcd = start_etcd(&binaries.etcd, directory, etcd_port, peer_port, disk).await?;
         let log = directory.join("kube-apiserver.log");
         let mut apiserver = Process::start(&mut command, &log)?;
         let ready_after = wait_ready(&endpoint, &mut apiserver, &log).await?;
         Ok(Self {
+            pair_ready_after: etcd.started.elapsed(),
             apiserver,
             etcd,
             kubeconfig,
@@ -54,7 +65,7 @@ impl Reference {
     }
 }
 
-async fn start_etcd(binary: &Path, directory: &Path, port: u16, peer_port: u16) -> Result<Process> {
+async fn start_etcd(binary: &Path, directory: &Path, port: u16, peer_port: u16, disk: Disk) -> Result<Process> {
     let (client, peer) = (
         format!("http://127.0.0.1:{port}"),
         format!("http://127.0.0.1:{peer_port}"),
@@ -71,14 +82,15 @@ async fn start_etcd(binary: &Path, directory: &Path, port: u16, peer_port: u16) 
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
         ])
-        .arg(format!("--initial-cluster=default={peer}"));
+        .arg(format!("--initial-cluster=default={peer}"))
+        .arg(format!("--unsafe-no-fsync={}", disk == Disk::Unsynced));
     let mut etcd = Process::start(&mut command, &log)?;
     let deadline = Instant::now() + READY_WITHIN;
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
         if etcd.has_ended() || Instant::now() > deadline {
             bail!("etcd did not start: {}", tail(&log));
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(etcd)
 }

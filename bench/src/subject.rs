@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::endpoint::Endpoint;
 use crate::process::Process;
-use crate::reference::{Binaries, Reference, free_port, wait_ready};
+use crate::reference::{Binaries, Disk, Reference, free_port, wait_ready};
 
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
@@ -47,7 +47,7 @@ impl Subject {
             Self::Mica { binary } => start_mica(binary, directory()?, free_port()?).await,
             Self::KubeApiserver(binaries) => {
                 let directory = directory()?;
-                let started = Reference::start(binaries, directory.path()).await?;
+                let started = Reference::start(binaries, directory.path(), Disk::Synced).await?;
                 Ok(Running {
                     endpoint: started.endpoint,
                     ready_after: started.ready_after,
@@ -64,6 +64,28 @@ impl Subject {
                 processes: Vec::new(),
                 port: 0,
             }),
+        }
+    }
+
+    /// The two programs that a test environment starts; ours are links to one. `None` if there are none.
+    pub fn pair(&self, directory: &Path) -> Result<Option<Binaries>> {
+        match self {
+            Self::Mica { binary } => {
+                let link = |name: &str| -> Result<PathBuf> {
+                    let path = directory.join(name);
+                    std::os::unix::fs::symlink(binary.canonicalize()?, &path)?;
+                    Ok(path)
+                };
+                Ok(Some(Binaries {
+                    kube_apiserver: link("kube-apiserver")?,
+                    etcd: link("etcd")?,
+                }))
+            }
+            Self::KubeApiserver(binaries) => Ok(Some(Binaries {
+                kube_apiserver: binaries.kube_apiserver.clone(),
+                etcd: binaries.etcd.clone(),
+            })),
+            Self::Floor | Self::Foreign { .. } => Ok(None),
         }
     }
 

@@ -121,6 +121,10 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "memory per used plane and its first request, with the same 30 definitions in 1,000 planes",
     ),
     ("start", "from start to ready on an empty directory"),
+    (
+        "pair",
+        "etcd and kube-apiserver, or what stands in for them, from start to ready as a test environment runs them",
+    ),
 ];
 
 /// Where a measurement stands in the report: with the scenario that made it.
@@ -193,6 +197,9 @@ impl Bench {
         }
         if self.wants("start") {
             start::run(self, subject, report).await?;
+        }
+        if self.wants("pair") {
+            start::pair(self, subject, report).await?;
         }
         Ok(())
     }

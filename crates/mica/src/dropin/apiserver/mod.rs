@@ -108,7 +108,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let (home, opened) = backend::open(settings).await?;
     let metrics = Arc::new(Registry::new());
     opened.measure(&metrics);
-    let options = ServerOptions {
+    let mut options = ServerOptions {
         profile: Profile::Kubernetes,
         companions: Companions::Absent,
         address: Some(SocketAddr::new(settings.advertise, settings.listen.port())),
@@ -119,6 +119,9 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         accounts: settings.accounts,
         ..ServerOptions::default()
     };
+    if let Some(issuer) = &settings.issuer {
+        options.issuer.clone_from(issuer);
+    }
     let server = store::open(opened.store(), options).await?;
     let running = Running::begin(Parts {
         home,

@@ -37,6 +37,8 @@ pub struct Settings {
     pub authenticator: Authenticator,
     /// Whether new pods get a service account.
     pub accounts: PodAccounts,
+    /// Who service account tokens say that they are from: the first that is named.
+    pub issuer: Option<String>,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -116,6 +118,10 @@ impl Settings {
             } else {
                 PodAccounts::Required
             },
+            issuer: flags
+                .list("service-account-issuer")
+                .first()
+                .map(|issuer| (*issuer).to_owned()),
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
                 4..8 => "debug",
@@ -285,6 +291,7 @@ mod tests {
         assert_eq!(settings.etcd.prefix, "/registry");
         assert_eq!(settings.services.range.to_string(), "10.0.0.0/24");
         assert_eq!(settings.authenticator.trust, Trust::Authorized);
+        assert_eq!(settings.issuer.as_deref(), Some("https://127.0.0.1:4321/"));
         assert_eq!(settings.ignored, Vec::<&str>::new());
         assert_eq!(settings.log, "info");
     }
