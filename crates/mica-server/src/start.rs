@@ -92,7 +92,7 @@ impl Server {
     /// Opens the server on a store, making root's records on first start.
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
         let schemes = schemes(options.profile);
-        let (range, companions) = (options.services.range, options.companions);
+        let (range, companions) = (options.services.range, options.companions.clone());
         let base = Box::new(move |profile| base_objects(profile, range, &companions));
         let directory = Directory::open(store.clone(), schemes.clone(), base).await?;
         let moved = directory.rebase(&directory.root()).await?;
