@@ -158,10 +158,6 @@ pub const FLAGS: &[Flag] = &[
     ("service-account-max-token-expiration", Type::Duration),
     ("service-account-signing-endpoint", Type::Text),
     ("service-account-signing-key-file", Type::Text),
-    (
-        "service-account-issuer",
-        "who service account tokens say that they are from; the server has keys of its own",
-    ),
     ("service-cluster-ip-range", Type::Text),
     ("service-node-port-range", Type::Text),
     ("show-hidden-metrics-for-version", Type::Text),
