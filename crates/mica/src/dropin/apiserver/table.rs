@@ -218,6 +218,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ("etcd-servers", "where etcd is, or the stub that stands in for it"),
     ("secure-port", "the port (6443)"),
     (
+        "service-account-issuer",
+        "who service account tokens say that they are from; the server has keys of its own",
+    ),
+    (
         "service-cluster-ip-range",
         "where the addresses of services come from (10.0.0.0/24)",
     ),
