@@ -3,29 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::world::{Answer, Api, PLANES, World, text};
+use super::world::{Answer, Api, PLANES, World, served, text};
 
 /// Namespaced resources are asked for in this namespace.
 const NAMESPACE: &str = "default";
-
-/// Every `(group version path, resource)` that discovery names.
-async fn served(api: &Api) -> Vec<(String, Value)> {
-    let mut versions = vec!["/api/v1".to_owned()];
-    let groups = api.get("/apis").await.expect(200);
-    for group in groups["groups"].as_array().unwrap() {
-        for version in group["versions"].as_array().unwrap() {
-            versions.push(format!("/apis/{}", text(version, "/groupVersion")));
-        }
-    }
-    let mut all = Vec::new();
-    for version in versions {
-        let list = api.get(&version).await.expect(200);
-        for resource in list["resources"].as_array().unwrap() {
-            all.push((version.clone(), resource.clone()));
-        }
-    }
-    all
-}
 
 fn check(what: &str, answer: &Answer) {
     let body = answer.json();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
+mod access;
 mod admission;
 mod authz;
 mod client;

@@ -260,6 +260,11 @@ impl Api {
         }
     }
 
+    /// This client at the address of another.
+    pub fn like(&self, other: &Self) -> Self {
+        self.at(&other.prefix)
+    }
+
     /// The same client over another connection: as somebody else.
     pub fn with(&self, sender: http2::SendRequest<Full<Bytes>>) -> Self {
         Self { sender, ..self.clone() }
@@ -478,4 +483,23 @@ pub fn held(name: &str, finalizer: &str) -> Value {
 
 pub fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// Every `(group version path, resource)` that discovery names.
+pub async fn served(api: &Api) -> Vec<(String, Value)> {
+    let mut versions = vec!["/api/v1".to_owned()];
+    let groups = api.get("/apis").await.expect(200);
+    for group in groups["groups"].as_array().unwrap() {
+        for version in group["versions"].as_array().unwrap() {
+            versions.push(format!("/apis/{}", text(version, "/groupVersion")));
+        }
+    }
+    let mut all = Vec::new();
+    for version in versions {
+        let list = api.get(&version).await.expect(200);
+        for resource in list["resources"].as_array().unwrap() {
+            all.push((version.clone(), resource.clone()));
+        }
+    }
+    all
 }
