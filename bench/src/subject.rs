@@ -71,8 +71,11 @@ impl Subject {
     pub fn pair(&self, directory: &Path) -> Result<Option<Binaries>> {
         match self {
             Self::Mica { binary } => {
+                // Apart from where the programs keep their data, which may have their names.
+                let links = directory.join("bin");
+                std::fs::create_dir(&links)?;
                 let link = |name: &str| -> Result<PathBuf> {
-                    let path = directory.join(name);
+                    let path = links.join(name);
                     std::os::unix::fs::symlink(binary.canonicalize()?, &path)?;
                     Ok(path)
                 };
