@@ -86,14 +86,18 @@ pub(crate) enum Additional {
 
 /// The properties of a place, in the order of their names.
 ///
-/// Not a tree: schemas are many and do not change, and a tree's nodes are half empty.
+/// Not a tree: schemas are many and do not change, and a tree's nodes are half empty. Names lie apart from what they name,
+/// which is large: a search reads names only.
 #[derive(Debug, Default)]
-pub(crate) struct Properties(Box<[(CompactString, Node)]>);
+pub(crate) struct Properties {
+    names: Box<[CompactString]>,
+    nodes: Box<[Node]>,
+}
 
 impl Properties {
     pub(crate) fn get(&self, name: &str) -> Option<&Node> {
-        let at = self.0.binary_search_by(|(own, _)| own.as_str().cmp(name)).ok()?;
-        Some(&self.0[at].1)
+        let at = self.names.binary_search_by(|own| own.as_str().cmp(name)).ok()?;
+        Some(&self.nodes[at])
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -101,11 +105,11 @@ impl Properties {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&CompactString, &Node)> {
-        self.0.iter().map(|(name, node)| (name, node))
+        self.names.iter().zip(&self.nodes)
     }
 }
 
@@ -113,7 +117,11 @@ impl FromIterator<(CompactString, Node)> for Properties {
     fn from_iter<I: IntoIterator<Item = (CompactString, Node)>>(properties: I) -> Self {
         let mut sorted: Vec<_> = properties.into_iter().collect();
         sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Self(sorted.into())
+        let (names, nodes): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
+        Self {
+            names: names.into(),
+            nodes: nodes.into(),
+        }
     }
 }
 
