@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use mica_store::{Change, Key, KeyRange, RangeQuery, Record, Signal, Store};
+use mica_store::{Change, Key, KeyRange, Record, Signal, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
+use crate::pages::Pages;
 
 /// Records read at once.
 const PAGE: usize = 500;
@@ -40,23 +41,11 @@ async fn once(
     stop: &CancellationToken,
     seen: &impl Fn(&Key, &Record),
 ) -> Result<(), ApiError> {
-    let (mut at, mut after): (_, Option<Key>) = (None, None);
-    loop {
-        let query = RangeQuery {
-            range,
-            at,
-            after: after.as_ref(),
-            limit: PAGE,
-        };
-        let page = store.range(query).await?;
-        at = Some(page.revision);
-        page.records.iter().for_each(|(key, record)| seen(key, record));
-        match page.records.last() {
-            Some((key, _)) if page.more => after = Some(key.clone()),
-            _ => break,
-        }
+    let mut pages = Pages::new(store, range, PAGE);
+    while let Some(page) = pages.next().await? {
+        page.iter().for_each(|(key, record)| seen(key, record));
     }
-    let mut changes = store.watch(range.clone(), at.unwrap_or_default()).await?;
+    let mut changes = store.watch(range.clone(), pages.revision()).await?;
     loop {
         let signal = tokio::select! {
             () = stop.cancelled() => return Ok(()),

@@ -21,6 +21,7 @@ pub mod negotiate;
 pub mod objects;
 pub mod openapi;
 pub mod options;
+mod pages;
 pub mod pki;
 pub mod plane;
 mod pod;

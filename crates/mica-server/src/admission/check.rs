@@ -10,7 +10,7 @@ use mica_api::{GroupResource, PlaneId};
 use mica_machinery::admission::typecheck::{self, Typed};
 use mica_machinery::managed::OnConflict;
 use mica_machinery::object;
-use mica_store::{Change, Key, KeyRange, RangeQuery, Record, Signal, Store, WatchError};
+use mica_store::{Change, Key, KeyRange, Record, Signal, Store, WatchError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::authz::{self, Target};
 use crate::custom::Definitions;
 use crate::error::ApiError;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
+use crate::pages::Pages;
 use crate::plane::directory::Directory;
 use crate::plane::{Plane, State};
 use crate::registry::{ApplyRequest, Registry};
@@ -55,25 +56,13 @@ impl Checker {
 
     async fn follow(&self) -> Result<(), ApiError> {
         let range = KeyRange::AllPlanes(GroupResource::new(GROUP, VALIDATING_POLICIES));
-        let (mut at, mut after): (Option<_>, Option<Key>) = (None, None);
-        loop {
-            let query = RangeQuery {
-                range: &range,
-                at,
-                after: after.as_ref(),
-                limit: PAGE,
-            };
-            let page = self.store.range(query).await?;
-            at = Some(page.revision);
-            for (key, record) in &page.records {
+        let mut pages = Pages::new(&*self.store, &range, PAGE);
+        while let Some(page) = pages.next().await? {
+            for (key, record) in &page {
                 self.consider(key, record).await;
             }
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => break,
-            }
         }
-        let mut changes = self.store.watch(range, at.unwrap_or_default()).await?;
+        let mut changes = self.store.watch(range.clone(), pages.revision()).await?;
         loop {
             match changes.next().await {
                 Ok(Signal::Event(event)) => {

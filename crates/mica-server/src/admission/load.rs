@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mica_api::GroupResource;
 use mica_machinery::admission::{Binding, MutatingPolicy, ValidatingPolicy, Webhook};
-use mica_store::{Key, RangeQuery, Store};
+use mica_store::{RangeQuery, Store};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -18,6 +18,7 @@ use super::{
 use crate::custom::Weakly;
 use crate::egress::ClientConfig;
 use crate::error::ApiError;
+use crate::pages::Pages;
 use crate::plane::Plane;
 use crate::stored::Content;
 
@@ -106,16 +107,9 @@ impl Shared {
 async fn read(store: &dyn Store, plane: &Plane, plural: &'static str) -> Result<Vec<Read>, ApiError> {
     let range = plane.keys.resource(&GroupResource::new(GROUP, plural));
     let mut objects = Vec::new();
-    let mut after: Option<Key> = None;
-    loop {
-        let query = RangeQuery {
-            range: &range,
-            at: None,
-            after: after.as_ref(),
-            limit: PAGE,
-        };
-        let page = store.range(query).await?;
-        for (key, record) in &page.records {
+    let mut pages = Pages::new(store, &range, PAGE);
+    while let Some(page) = pages.next().await? {
+        for (key, record) in &page {
             // No base layer has any of these.
             let Some(stored) = Content::read(record)?.object() else {
                 continue;
@@ -132,11 +126,8 @@ async fn read(store: &dyn Store, plane: &Plane, plural: &'static str) -> Result<
                 said,
             });
         }
-        match page.records.last() {
-            Some((key, _)) if page.more => after = Some(key.clone()),
-            _ => return Ok(objects),
-        }
     }
+    Ok(objects)
 }
 
 /// Whether a plane has quotas.

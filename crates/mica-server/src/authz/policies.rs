@@ -9,11 +9,12 @@ use std::sync::Arc;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::rbac::GROUP;
 use mica_machinery::rbac::{Layer, Place, Policy};
-use mica_store::{RangeQuery, Store};
+use mica_store::Store;
 use serde_json::Value;
 
 use crate::base::BaseLayer;
 use crate::error::ApiError;
+use crate::pages::Pages;
 use crate::plane::cache::Followed;
 use crate::plane::{Own, Plane};
 use crate::stored::Stored;
@@ -91,16 +92,10 @@ impl Policies {
         let (mut own, mut hidden) = (Layer::default(), HashSet::new());
         for (plural, part) in RESOURCES {
             let resource = GroupResource::new(GROUP, plural);
-            let (range, mut at, mut after) = (plane.keys.resource(&resource), None, None);
-            loop {
-                let query = RangeQuery {
-                    range: &range,
-                    at,
-                    after: after.as_ref(),
-                    limit: PAGE,
-                };
-                let page = self.store.range(query).await?;
-                for (key, record) in &page.records {
+            let range = plane.keys.resource(&resource);
+            let mut pages = Pages::new(&*self.store, &range, PAGE);
+            while let Some(page) = pages.next().await? {
+                for (key, record) in &page {
                     if plane.base.contains(&resource, key.rest()) {
                         let (namespace, name) = split(key.rest());
                         hidden.insert(part.place(namespace, name));
@@ -108,11 +103,6 @@ impl Policies {
                     if let Own::Object(stored) | Own::Based(stored) = plane.read(key, record)? {
                         part.add(&mut own, key.rest(), &stored)?;
                     }
-                }
-                at = Some(page.revision);
-                after = page.records.last().map(|(key, _)| key.clone());
-                if !page.more {
-                    break;
                 }
             }
         }

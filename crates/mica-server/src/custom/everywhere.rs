@@ -14,10 +14,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use mica_api::PlaneId;
 use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::select::text_at;
-use mica_store::{Key, PlaneKeys, RangeQuery};
+use mica_store::{Key, PlaneKeys};
 
 use super::{Definition, Definitions, definitions, index};
 use crate::error::ApiError;
+use crate::pages::Pages;
 use crate::plane::directory::Directory;
 use crate::plane::{Context, Plane};
 use crate::registry::{Registry, Unpresentable, converts_by_webhook, restated};
@@ -65,17 +66,9 @@ impl Everywhere {
         }
         let name = format!("{plural}.{group}");
         let range = index::servers(&name);
-        let (mut at, mut after): (_, Option<Key>) = (None, None);
-        loop {
-            let query = RangeQuery {
-                range: &range,
-                at,
-                after: after.as_ref(),
-                limit: PAGE,
-            };
-            let page = definitions.store.range(query).await?;
-            at = Some(page.revision);
-            let servers = page.records.iter();
+        let mut pages = Pages::new(&*definitions.store, &range, PAGE);
+        while let Some(page) = pages.next().await? {
+            let servers = page.iter();
             for plane in servers.filter_map(|(record, _)| index::server(record, version)) {
                 // What is served in root is served nowhere else.
                 if plane != PlaneId::ROOT
@@ -85,11 +78,8 @@ impl Everywhere {
                     return Ok(Some(made(shape.clone(), None)));
                 }
             }
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => return Ok(None),
-            }
         }
+        Ok(None)
     }
 
     /// How answers as a whole are shaped.

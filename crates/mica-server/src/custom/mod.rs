@@ -17,9 +17,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mica_api::{GroupResource, PlaneId};
-use mica_store::{Compare, Key, KeyRange, PlaneKeys, RangeQuery, Revision, Store};
+use mica_store::{Compare, Key, PlaneKeys, Revision, Store};
 
 use crate::error::ApiError;
+use crate::pages::Pages;
 use crate::plane::cache::Followed;
 use crate::plane::{Context, Plane};
 use crate::scheme::{Scheme, Served};
@@ -186,15 +187,20 @@ impl Definitions {
 
     /// Adds the definitions that a plane holds, by name.
     async fn read(&self, keys: PlaneKeys, home: Home, found: &mut Found) -> Result<(), ApiError> {
-        let mut pages = Pages::new(keys);
-        while let Some(page) = pages.next(&*self.store).await? {
-            for read in page {
-                if home == Home::Root && !is_for_projects(&read.stored) {
+        let range = keys.resource(&definitions());
+        let mut pages = Pages::new(&*self.store, &range, PAGE);
+        while let Some(page) = pages.next().await? {
+            for (key, record) in &page {
+                // No base layer has definitions.
+                let Some(stored) = Content::read(record)?.object() else {
+                    continue;
+                };
+                if home == Home::Root && !is_for_projects(&stored) {
                     continue;
                 }
-                let versions = self.shared.versions(&read.name, &read.stored).await?;
-                let revision = read.revision;
-                found.insert(read.name, (versions, Place { home, revision }));
+                let versions = self.shared.versions(key.name(), &stored).await?;
+                let revision = record.revision;
+                found.insert(key.name().to_owned(), (versions, Place { home, revision }));
             }
         }
         Ok(())
@@ -214,13 +220,6 @@ impl Definitions {
 /// Definitions by name.
 type Found = BTreeMap<String, (Arc<Versions>, Place)>;
 
-/// A definition of a plane, as stored.
-struct Read {
-    name: String,
-    revision: Revision,
-    stored: Stored,
-}
-
 /// Whether a definition of root's is served in project planes.
 pub fn is_for_projects(stored: &Stored) -> bool {
     let contexts = mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", CONTEXTS]);
@@ -228,53 +227,6 @@ pub fn is_for_projects(stored: &Stored) -> bool {
         let mut named = contexts.split([',', ';']).map(str::trim);
         named.any(|context| context == "Project" || context == "*")
     })
-}
-
-/// Reads a plane's definitions a page at a time, all at one revision, in the order of their names.
-struct Pages {
-    range: KeyRange,
-    at: Option<Revision>,
-    after: Option<Key>,
-    done: bool,
-}
-
-impl Pages {
-    fn new(keys: PlaneKeys) -> Self {
-        Self {
-            range: keys.resource(&definitions()),
-            at: None,
-            after: None,
-            done: false,
-        }
-    }
-
-    async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Read>>, ApiError> {
-        if self.done {
-            return Ok(None);
-        }
-        let query = RangeQuery {
-            range: &self.range,
-            at: self.at,
-            after: self.after.as_ref(),
-            limit: PAGE,
-        };
-        let page = store.range(query).await?;
-        self.at = Some(page.revision);
-        self.after = page.records.last().map(|(key, _)| key.clone());
-        self.done = !page.more || self.after.is_none();
-        let mut read = Vec::with_capacity(page.records.len());
-        for (key, record) in &page.records {
-            // No base layer has definitions.
-            if let Some(stored) = Content::read(record)?.object() {
-                read.push(Read {
-                    name: key.name().to_owned(),
-                    revision: record.revision,
-                    stored,
-                });
-            }
-        }
-        Ok(Some(read))
-    }
 }
 
 impl Customs {

@@ -27,6 +27,7 @@ use super::{Definitions, definitions};
 use crate::authz::{self, Grant, Target};
 use crate::error::ApiError;
 use crate::follow;
+use crate::pages::Pages;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::registry::owner::INTERNAL_GROUP;
@@ -347,17 +348,10 @@ impl Worker {
     /// The other definitions of a group: what is needed of them.
     async fn group(&self, plane: &Plane, group: &str, but: &str) -> Result<Vec<(Key, Value)>, ApiError> {
         let range = plane.keys.resource(&definitions());
-        let mut after: Option<Key> = None;
         let mut others = Vec::new();
-        loop {
-            let query = RangeQuery {
-                range: &range,
-                at: None,
-                after: after.as_ref(),
-                limit: super::PAGE,
-            };
-            let page = self.store.range(query).await?;
-            for (key, record) in &page.records {
+        let mut pages = Pages::new(&*self.store, &range, super::PAGE);
+        while let Some(page) = pages.next().await? {
+            for (key, record) in &page {
                 if key.name() == but {
                     continue;
                 }
@@ -367,11 +361,8 @@ impl Worker {
                     others.push((key.clone(), other));
                 }
             }
-            match page.records.last() {
-                Some((key, _)) if page.more => after = Some(key.clone()),
-                _ => return Ok(others),
-            }
         }
+        Ok(others)
     }
 
     fn grant(&self, verb: Verb, plane: &Arc<Plane>, name: &str, subresource: &str) -> Result<Grant, ApiError> {
