@@ -38,7 +38,10 @@ impl Connector {
 
     /// Connects and shakes hands. The caller bounds the time.
     pub(super) async fn connect(&self, place: &Place) -> Result<TlsStream<TcpStream>, Cause> {
-        let config = self.trust.config(&place.ca_bundle).map_err(Cause::Tls)?;
+        let config = self
+            .trust
+            .config(&place.ca_bundle, place.identity.as_ref())
+            .map_err(Cause::Tls)?;
         let addresses = self.addresses(place).await?;
         let tcp = dial(&addresses).await?;
         let connecting = TlsConnector::from(config).connect(place.server_name.clone(), tcp);

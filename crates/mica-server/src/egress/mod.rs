@@ -8,7 +8,9 @@
 
 mod address;
 mod connect;
+mod credential;
 mod failure;
+mod kubeconfig;
 mod limit;
 mod pool;
 mod reply;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use mica_api::PlaneId;
@@ -27,6 +29,7 @@ use tokio::time::Instant;
 
 pub use address::{BadNetwork, Network, Networks};
 pub use failure::{CallError, Cause};
+pub use kubeconfig::BadKubeconfig;
 pub use limit::{PROCESS_CALLS, TENANT_CALLS, TENANT_WAITING};
 pub use target::{BadService, ClientConfig, ServiceReference, Services};
 
@@ -231,5 +234,8 @@ fn request(target: &Target<'_>, body: Bytes) -> Request<Full<Bytes>> {
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if let Some(authorization) = target.authorization() {
+        headers.insert(AUTHORIZATION, authorization);
+    }
     request
 }

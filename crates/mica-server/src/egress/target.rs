@@ -13,6 +13,7 @@ use rustls::pki_types::ServerName;
 use serde_json::Value;
 
 use super::Tenant;
+use super::credential::{Credentials, Identity};
 use super::failure::{CallError, Cause};
 
 const DEFAULT_PORT: u16 = 443;
@@ -35,13 +36,15 @@ const PATH: AsciiSet = NON_ALPHANUMERIC
 /// How a webhook is called: `clientConfig` of the objects that name one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientConfig {
-    to: To,
+    pub(super) to: To,
     /// PEM. Empty: the certificates that this machine trusts.
-    ca_bundle: Arc<[u8]>,
+    pub(super) ca_bundle: Arc<[u8]>,
+    /// What is shown to the far side; only the platform's own files name any.
+    pub(super) credentials: Credentials,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum To {
+pub(super) enum To {
     Url(String),
     Service { service: ServiceReference, path: String },
 }
@@ -80,6 +83,7 @@ impl ClientConfig {
         Ok(Self {
             to,
             ca_bundle: bundle.into(),
+            credentials: Credentials::default(),
         })
     }
 }
@@ -147,6 +151,7 @@ pub(super) struct Place {
     pub port: u16,
     pub server_name: ServerName<'static>,
     pub ca_bundle: Arc<[u8]>,
+    pub identity: Option<Identity>,
     pub chosen_by: ChosenBy,
 }
 
@@ -206,6 +211,11 @@ impl<'c> Target<'c> {
         self.path_and_query.parse().expect("every odd character was escaped")
     }
 
+    /// The header that proves who calls.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        self.config.credentials.authorization()
+    }
+
     pub(super) fn host_header(&self) -> HeaderValue {
         HeaderValue::from_str(&self.authority).expect("an authority is plain text")
     }
@@ -220,7 +230,8 @@ impl<'c> Target<'c> {
             },
         };
         // A service is known by its own name, wherever it is.
-        let name = self.endpoint.host.clone();
+        let named = self.config.credentials.server_name.as_ref();
+        let name = named.unwrap_or(&self.endpoint.host).clone();
         let server_name = ServerName::try_from(name.clone()).map_err(|_| Cause::NoHost(name))?;
         Ok(Place {
             tenant,
@@ -228,6 +239,7 @@ impl<'c> Target<'c> {
             port: endpoint.port,
             server_name,
             ca_bundle: self.config.ca_bundle.clone(),
+            identity: self.config.credentials.identity.clone(),
             chosen_by,
         })
     }

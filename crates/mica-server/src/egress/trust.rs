@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use super::credential::Identity;
 use crate::tls;
 
 /// Sets of authorities that stay compiled. Most planes that have webhooks share theirs, or ask seldom.
@@ -19,7 +20,7 @@ const CONFIGS: usize = 256;
 
 /// TLS configurations by the authorities they trust.
 pub(super) struct Trust {
-    configs: Cache<Arc<[u8]>, Arc<ClientConfig>>,
+    configs: Cache<(Arc<[u8]>, Option<Identity>), Arc<ClientConfig>>,
     /// The one that trusts what this machine trusts.
     system: OnceLock<Arc<ClientConfig>>,
 }
@@ -34,18 +35,23 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// The configuration for a bundle in PEM; an empty one means this machine's authorities.
-    pub(super) fn config(&self, bundle: &Arc<[u8]>) -> Result<Arc<ClientConfig>, String> {
-        if bundle.is_empty() {
-            return Ok(self.system.get_or_init(|| client_config(system_roots())).clone());
+    /// The configuration for a bundle in PEM, of which an empty one means this machine's authorities, and for what is shown.
+    pub(super) fn config(&self, bundle: &Arc<[u8]>, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, String> {
+        if bundle.is_empty() && identity.is_none() {
+            let made = || client_config(system_roots(), None).expect("nothing is shown that could be wrong");
+            return Ok(self.system.get_or_init(made).clone());
         }
-        self.configs.get_or_insert_with(bundle, || {
-            let roots = certificates(bundle);
-            if roots.is_empty() {
-                return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
-            }
-            Ok(client_config(roots))
-        })
+        self.configs
+            .get_or_insert_with(&(bundle.clone(), identity.cloned()), || {
+                if bundle.is_empty() {
+                    return client_config(system_roots(), identity);
+                }
+                let roots = certificates(bundle);
+                if roots.is_empty() {
+                    return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
+                }
+                client_config(roots, identity)
+            })
     }
 }
 
@@ -74,7 +80,10 @@ fn system_roots() -> Vec<CertificateDer<'static>> {
     found.into_iter().find(|roots| !roots.is_empty()).unwrap_or_default()
 }
 
-fn client_config(roots: Vec<CertificateDer<'static>>) -> Arc<ClientConfig> {
+fn client_config(
+    roots: Vec<CertificateDer<'static>>,
+    identity: Option<&Identity>,
+) -> Result<Arc<ClientConfig>, String> {
     let provider = tls::provider();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(roots.iter().cloned());
@@ -88,15 +97,23 @@ fn client_config(roots: Vec<CertificateDer<'static>>) -> Arc<ClientConfig> {
         roots,
         algorithms: provider.signature_verification_algorithms,
     };
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring has cipher suites for both versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let key = identity.key().ok_or("tls: failed to find any PEM data in key input")?;
+            builder
+                .with_client_auth_cert(certificates(identity.certificate()), key)
+                .map_err(|error| format!("tls: {error}"))?
+        }
+    };
     // As upstream: connections of HTTP/2 would all go to one of several backends.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Arc::new(config)
+    Ok(Arc::new(config))
 }
 
 /// Verifies as Go does: by a chain to a root, or because the server's certificate itself is among the roots, which webhooks
