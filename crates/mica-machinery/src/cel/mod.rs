@@ -37,3 +37,22 @@ pub use schema::Schema;
 pub use source::CompileErrors;
 pub use types::Type;
 pub use value::Val;
+
+/// Whether an expression selects a field of a variable: `variable.field` or `variable.?field`. One that does not parse selects
+/// nothing.
+pub fn selects(source: &str, variable: &str, field: &str) -> bool {
+    let Ok(parsed) = parser::parse(source) else {
+        return false;
+    };
+    let is_variable = |expr: &ast::Expr| matches!(&expr.kind, ast::Kind::Ident(name) if name == variable);
+    let mut found = false;
+    parsed.root.walk(&mut |expr| match &expr.kind {
+        ast::Kind::Select(select) => found |= is_variable(&select.operand) && select.field == field,
+        ast::Kind::Call(call) if call.function == ast::op::OPT_SELECT => {
+            let named = |arg: &ast::Expr| matches!(&arg.kind, ast::Kind::Literal(ast::Literal::String(text)) if text == field);
+            found |= matches!(&call.args[..], [of, name] if is_variable(of) && named(name));
+        }
+        _ => {}
+    });
+    found
+}

@@ -25,7 +25,7 @@ mod marker;
 pub mod migration;
 pub mod network;
 pub mod node;
-mod pem;
+pub(crate) mod pem;
 mod plain;
 pub mod pod;
 pub mod rbac;
@@ -35,7 +35,7 @@ pub mod storage;
 mod table;
 #[cfg(test)]
 mod tests;
-mod webhook;
+pub(crate) mod webhook;
 mod workload;
 
 pub use table::{PRIORITIES, resources};

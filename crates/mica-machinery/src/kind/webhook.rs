@@ -15,17 +15,17 @@ const FORM: &str = "; desired format: https://host[/path]";
 
 /// A URL as Go splits it, as far as webhooks care.
 #[derive(Debug, PartialEq, Eq)]
-struct Url<'a> {
-    scheme: String,
-    user: Option<&'a str>,
-    host: &'a str,
-    query: &'a str,
-    fragment: &'a str,
+pub(crate) struct Url<'a> {
+    pub scheme: String,
+    pub user: Option<&'a str>,
+    pub host: &'a str,
+    pub query: &'a str,
+    pub fragment: &'a str,
 }
 
 /// A webhook's URL.
 pub fn validate_url(url: &str, path: &Path) -> ErrorList {
-    let url = match parse(url) {
+    let url = match parse_url(url) {
         Ok(url) => url,
         Err(error) => return vec![Error::required(path, format!("url must be a valid URL: {error}{FORM}"))],
     };
@@ -61,7 +61,7 @@ pub fn validate_url(url: &str, path: &Path) -> ErrorList {
     errors
 }
 
-fn parse(text: &str) -> Result<Url<'_>, String> {
+pub(crate) fn parse_url(text: &str) -> Result<Url<'_>, String> {
     let wrong = |what: &str| Err(format!("parse {}: {what}", quote(text)));
     if text.chars().any(|c| c.is_ascii_control()) {
         return wrong("net/url: invalid control character in URL");
