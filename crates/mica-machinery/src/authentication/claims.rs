@@ -79,7 +79,8 @@ impl Issuer {
                 name => Ok(name),
             },
             Mapping::Claim { name, prefix } => {
-                let text = claim(claims, name).map_err(|why| Refused(format!("parse username claims {name:?}: {why}")))?;
+                let text =
+                    claim(claims, name).map_err(|why| Refused(format!("parse username claims {name:?}: {why}")))?;
                 if name == "email" {
                     match claims.get("email_verified") {
                         None | Some(Value::Bool(true)) => {}
@@ -102,13 +103,11 @@ impl Issuer {
                 let groups = match found {
                     Value::Null => Some(Vec::new()),
                     Value::String(one) => Some(vec![one.clone()]),
-                    Value::Array(items) => items
-                        .iter()
-                        .map(|item| item.as_str().map(ToOwned::to_owned))
-                        .collect(),
+                    Value::Array(items) => items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect(),
                     _ => None,
                 };
-                let groups = groups.ok_or_else(|| Refused(format!("parse groups claim {name:?}: {}", not_a_string(found))))?;
+                let groups =
+                    groups.ok_or_else(|| Refused(format!("parse groups claim {name:?}: {}", not_a_string(found))))?;
                 Ok(groups.iter().map(|group| format!("{prefix}{group}")).collect())
             }
             Some(Mapping::Expression(rule)) => {

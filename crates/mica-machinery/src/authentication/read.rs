@@ -49,10 +49,7 @@ const JWT: Shape = Object(&[
             ("username", MAPPING),
             ("groups", MAPPING),
             ("uid", Object(&[("claim", Scalar), ("expression", Scalar)])),
-            (
-                "extra",
-                List(&Object(&[("key", Scalar), ("valueExpression", Scalar)])),
-            ),
+            ("extra", List(&Object(&[("key", Scalar), ("valueExpression", Scalar)]))),
         ]),
     ),
     (
@@ -68,10 +65,7 @@ const DOCUMENT: Shape = Object(&[
     ("jwt", List(&JWT)),
     (
         "anonymous",
-        Object(&[
-            ("enabled", Scalar),
-            ("conditions", List(&Object(&[("path", Scalar)]))),
-        ]),
+        Object(&[("enabled", Scalar), ("conditions", List(&Object(&[("path", Scalar)])))]),
     ),
 ]);
 

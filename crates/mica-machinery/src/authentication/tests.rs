@@ -120,14 +120,21 @@ fn documents_are_checked_with_upstreams_texts() {
         "#]],
     );
     let many = vec![issuer(); 65];
-    check_document(many, expect![[r#"
+    check_document(
+        many,
+        expect![[r#"
         jwt: Too many: 65: must have at most 64 items
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn files_are_read_strictly() {
-    let read = |text: &str| parse(text.as_bytes()).err().map_or("read".to_owned(), |error| error.to_string());
+    let read = |text: &str| {
+        parse(text.as_bytes())
+            .err()
+            .map_or("read".to_owned(), |error| error.to_string())
+    };
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
     assert_eq!(read(head), "read");
     assert_eq!(read(""), "empty config data");
@@ -149,7 +156,9 @@ fn files_are_read_strictly() {
         "{errors:?}"
     );
     let document = format!("{head}anonymous: {{enabled: true, conditions: [{{path: /livez}}]}}\n");
-    let anonymous = Configuration::compile(&parse(document.as_bytes()).unwrap(), &[]).unwrap().anonymous;
+    let anonymous = Configuration::compile(&parse(document.as_bytes()).unwrap(), &[])
+        .unwrap()
+        .anonymous;
     assert_eq!(anonymous.unwrap().paths, ["/livez"]);
 }
 
@@ -176,7 +185,11 @@ fn claims_name_users() {
         &json!({"sub": "x", "groups": ["p", "q"], "jti": "7"}),
         expect![[r#"a:x "" ["g:p", "g:q"] [("authentication.kubernetes.io/credential-id", ["JTI=7"])]"#]],
     );
-    check_claims(&plain, &json!({"sub": "x", "groups": "p"}), expect![[r#"a:x "" ["g:p"] []"#]]);
+    check_claims(
+        &plain,
+        &json!({"sub": "x", "groups": "p"}),
+        expect![[r#"a:x "" ["g:p"] []"#]],
+    );
     check_claims(
         &plain,
         &json!({}),
@@ -215,8 +228,20 @@ fn claims_name_users() {
         &claims("x", 86400),
         expect![[r#"x:e "1" ["p", "q"] [("e.example/team", ["t"])]"#]],
     );
-    check_claims(&expressions, &claims("x", 86401), expect!["oidc: error evaluating claim validation expression: validation expression 'claims.exp - claims.nbf <= 86400' failed: it lives too long"]);
-    check_claims(&expressions, &claims("system:x", 1), expect!["oidc: error evaluating user info validation rule: validation expression '!user.username.startsWith('system:')' failed: reserved"]);
+    check_claims(
+        &expressions,
+        &claims("x", 86401),
+        expect![
+            "oidc: error evaluating claim validation expression: validation expression 'claims.exp - claims.nbf <= 86400' failed: it lives too long"
+        ],
+    );
+    check_claims(
+        &expressions,
+        &claims("system:x", 1),
+        expect![
+            "oidc: error evaluating user info validation rule: validation expression '!user.username.startsWith('system:')' failed: reserved"
+        ],
+    );
     check_claims(
         &expressions,
         &json!({"name": "x", "roles": "", "sub": "1", "hd": "f.example"}),
@@ -225,6 +250,8 @@ fn claims_name_users() {
     check_claims(
         &expressions,
         &json!({"roles": ""}),
-        expect!["oidc: error evaluating username claim expression: expression 'claims.name + ':e'' resulted in error: no such key: name"],
+        expect![
+            "oidc: error evaluating username claim expression: expression 'claims.name + ':e'' resulted in error: no such key: name"
+        ],
     );
 }

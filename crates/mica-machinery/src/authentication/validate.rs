@@ -150,7 +150,11 @@ fn validate_issuer(of: &Value, path: &Path, taken: &[&str], errors: &mut ErrorLi
     if !discovery.is_empty() {
         let path = path.child("discoveryURL");
         if !url.is_empty() && url.trim_end_matches('/') == discovery.trim_end_matches('/') {
-            errors.push(Error::invalid(&path, discovery, "discoveryURL must be different from URL"));
+            errors.push(Error::invalid(
+                &path,
+                discovery,
+                "discoveryURL must be different from URL",
+            ));
         }
         validate_url(discovery, &path, &[], errors);
     }

@@ -49,7 +49,8 @@ pub fn selects(source: &str, variable: &str, field: &str) -> bool {
     parsed.root.walk(&mut |expr| match &expr.kind {
         ast::Kind::Select(select) => found |= is_variable(&select.operand) && select.field == field,
         ast::Kind::Call(call) if call.function == ast::op::OPT_SELECT => {
-            let named = |arg: &ast::Expr| matches!(&arg.kind, ast::Kind::Literal(ast::Literal::String(text)) if text == field);
+            let named =
+                |arg: &ast::Expr| matches!(&arg.kind, ast::Kind::Literal(ast::Literal::String(text)) if text == field);
             found |= matches!(&call.args[..], [of, name] if is_variable(of) && named(name));
         }
         _ => {}
