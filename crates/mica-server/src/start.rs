@@ -25,6 +25,7 @@ use crate::health::{Asks, Health};
 use crate::metrics;
 use crate::objects::OBJECTS;
 use crate::openapi::OpenApi;
+use crate::plane::class::PLANE_CLASSES;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
@@ -40,7 +41,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 
 /// What root serves of ours, and what planes do.
-static ROOT_OWN: [&Resource; 2] = [&PLANES, &OBJECTS];
+static ROOT_OWN: [&Resource; 3] = [&PLANES, &PLANE_CLASSES, &OBJECTS];
 static PLANE_OWN: [&Resource; 1] = [&OBJECTS];
 
 /// The schemes of a server whose root has this profile.

@@ -17,8 +17,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::cache::{FOLLOW_AGAIN, Followed};
+use super::class::{self, Class};
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::layer::{BaseObjects, Shelf};
+use super::limits::Limits;
 use super::side::{Side, SideWrites};
 use super::{Context, Plane, State};
 use crate::base::Birth;
@@ -35,6 +37,9 @@ const CACHED_NAMES: usize = 50_000;
 /// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
 const CACHED_ADDRESSES: usize = 10_000;
 
+/// Classes kept. Platforms have a handful.
+const CACHED_CLASSES: usize = 1_000;
+
 /// Planes looked up at once. Who asks for ever new names waits here, and cannot keep the store from those who write.
 const LOOKUPS: usize = 32;
 
@@ -44,12 +49,39 @@ const LOOKUP_TRIES: usize = 3;
 /// Group of the records that no API serves.
 const INTERNAL: &str = "mica.internal";
 
-#[derive(Serialize, Deserialize)]
+/// What requests need to know of a Plane object.
+#[derive(PartialEq, Serialize, Deserialize)]
 struct StateRecord {
     name: String,
     state: State,
     #[serde(default)]
     context: Context,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    class: String,
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    limits: Limits,
+}
+
+impl StateRecord {
+    fn root() -> Self {
+        Self {
+            name: String::new(),
+            state: State::Active,
+            context: Context::Plane,
+            class: String::new(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn of(plane: &Value) -> Self {
+        Self {
+            name: object::name(plane).to_owned(),
+            state: wanted_state(plane),
+            context: context(plane),
+            class: object::string(plane, &["spec", "className"]).to_owned(),
+            limits: Limits::of(&plane["spec"]["limits"]),
+        }
+    }
 }
 
 /// What a plane was born from, as stored.
@@ -84,6 +116,8 @@ pub struct Directory {
     cache: Followed<Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<Option<Arc<str>>>,
+    /// By name: what a class says, or that there is none.
+    classes: Followed<Arc<Class>>,
     names: Cache<PlaneId, Arc<str>>,
     lookups: Semaphore,
 }
@@ -137,11 +171,7 @@ impl Directory {
                 created: jiff::Timestamp::now(),
                 profile: None,
             };
-            let state = StateRecord {
-                name: String::new(),
-                state: State::Active,
-                context: Context::Plane,
-            };
+            let state = StateRecord::root();
             let records = [
                 (birth_at.clone(), json_bytes(&birth)),
                 (state_at.clone(), json_bytes(&state)),
@@ -155,6 +185,7 @@ impl Directory {
             layers,
             cache: Followed::new(CACHED_PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
+            classes: Followed::new(CACHED_CLASSES),
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
         };
@@ -305,6 +336,10 @@ impl Directory {
         };
         let base = self.layers.get(&record.base).await?;
         let recorded: StateRecord = read_record(&state)?;
+        let class = match id {
+            PlaneId::ROOT => Arc::default(),
+            _ => self.class(&recorded.class).await?,
+        };
         Ok(Some(Plane {
             id,
             name: record.name,
@@ -316,10 +351,33 @@ impl Directory {
             birth,
             state: recorded.state,
             context: recorded.context,
+            limits: recorded.limits.or(class.limits),
+            class,
             state_key,
             state_revision: state.revision,
             birth_key,
         }))
+    }
+
+    /// What the class of this name says, "default" standing for none.
+    async fn class(&self, name: &str) -> Result<Arc<Class>, ApiError> {
+        let name = if name.is_empty() { class::DEFAULT } else { name };
+        let load = async {
+            let record = self.store.get(&class::key(name)).await?;
+            let stored = record.map(|record| Content::read(&record)).transpose()?;
+            let class = match stored.and_then(Content::object) {
+                Some(stored) => Class::read(name, stored.json())?,
+                None => Class::named(name),
+            };
+            Ok::<_, ApiError>(Some(Arc::new(class)))
+        };
+        Ok(self.classes.get(name, load).await?.unwrap_or_default())
+    }
+
+    /// A class has changed: its planes are to be looked up again.
+    fn forget_class(&self, name: &str) {
+        self.classes.forget(name);
+        self.cache.forget_all();
     }
 
     pub(super) fn layers(&self) -> &Shelf {
@@ -338,6 +396,7 @@ impl Directory {
             let followed = self.follow_once().await;
             self.cache.end();
             self.addresses.end();
+            self.classes.end();
             match followed {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(%error, "the watch on planes was interrupted; starting over"),
@@ -352,24 +411,25 @@ impl Directory {
         let mut states = self.store.watch(internal("planestates"), now).await?;
         let mut addresses = self.store.watch(internal("planeaddresses"), now).await?;
         let mut layers = self.store.watch(internal("baselayers"), now).await?;
+        let mut classes = self.store.watch(class::range(), now).await?;
         self.layers.load().await?;
+        self.classes.begin();
         self.cache.begin();
         self.addresses.begin();
         loop {
-            let (signal, of_state) = tokio::select! {
-                signal = states.next() => (signal, true),
-                signal = addresses.next() => (signal, false),
-                signal = layers.next() => {
-                    if signal.is_ok() {
-                        self.layers.load().await?;
-                        continue;
-                    }
-                    (signal, false)
-                }
+            let (signal, of) = tokio::select! {
+                signal = states.next() => (signal, Heard::State),
+                signal = addresses.next() => (signal, Heard::Address),
+                signal = layers.next() => (signal, Heard::Layer),
+                signal = classes.next() => (signal, Heard::Class),
             };
             match signal {
-                Ok(Signal::Event(event)) if of_state => self.forget_event(&event),
-                Ok(Signal::Event(event)) => self.addresses.forget(event.key.name()),
+                Ok(Signal::Event(event)) => match of {
+                    Heard::State => self.forget_event(&event),
+                    Heard::Address => self.addresses.forget(event.key.name()),
+                    Heard::Layer => self.layers.load().await?,
+                    Heard::Class => self.forget_class(event.key.name()),
+                },
                 Ok(Signal::Dropped(..)) => {}
                 Err(mica_store::WatchError::Closed) => return Ok(()),
                 Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
@@ -407,6 +467,15 @@ impl Directory {
             profile: Some(profile),
         }
     }
+}
+
+/// Whose change was heard of.
+#[derive(Clone, Copy)]
+enum Heard {
+    State,
+    Address,
+    Layer,
+    Class,
 }
 
 /// A transaction that puts records which must not exist.
@@ -447,6 +516,8 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         },
         state: State::Active,
         context: Context::Plane,
+        class: Arc::default(),
+        limits: Limits::default(),
         state_key: state_key(id),
         state_revision: Revision(0),
         birth_key: birth_key(id),
@@ -533,15 +604,10 @@ impl SideWrites for Directory {
         let name = object::name(new);
         let created = object::string(new, &["metadata", "creationTimestamp"]).parse();
         let created = created.map_err(|error| ApiError::internal("a Plane has no creation time").because(error))?;
-        let state = StateRecord {
-            name: name.to_owned(),
-            state: wanted_state(new),
-            context: context(new),
-        };
         let profile = Profile::parse(object::string(new, &["spec", "profile"])).unwrap_or(self.schemes.usual());
         let mut records = vec![
             (birth_key(id), json_bytes(&self.birth(name, created, id, profile))),
-            (state_key(id), json_bytes(&state)),
+            (state_key(id), json_bytes(&StateRecord::of(new))),
         ];
         records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
         let mut txn = put_absent(records);
@@ -559,16 +625,11 @@ impl SideWrites for Directory {
         };
         let mut side = Side::default();
         let name = object::name(new);
-        let (state, context_now) = (wanted_state(new), context(new));
-        if state != wanted_state(old) || context_now != context(old) {
-            let value = json_bytes(&StateRecord {
-                name: name.to_owned(),
-                state,
-                context: context_now,
-            });
+        let state = StateRecord::of(new);
+        if state != StateRecord::of(old) {
             side.writes.push(Write::Put {
                 key: state_key(id),
-                value,
+                value: json_bytes(&state),
                 ttl: None,
             });
         }
@@ -604,6 +665,9 @@ impl SideWrites for Directory {
     }
 
     fn committed(&self, key: &Key, side: &[Key]) {
+        if class::is_key(key) {
+            self.forget_class(key.name());
+        }
         if key.group_resource() == GroupResource::new(GROUP, PLURAL) && key.plane() == PlaneId::ROOT {
             self.forget(key.name());
             // Addresses that changed hands; other records' names are no addresses, and forgetting those does nothing.

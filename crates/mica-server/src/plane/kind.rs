@@ -6,6 +6,8 @@ use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, 
 use mica_machinery::{names, object};
 use serde_json::{Value, json};
 
+use super::limits;
+
 pub const GROUP: &str = "mica.dev";
 pub const VERSION: &str = "v1alpha1";
 pub const PLURAL: &str = "planes";
@@ -145,6 +147,7 @@ impl Strategy for Planes {
                 "Phase",
                 "What the plane is doing: Ready, ReadOnly, Suspended or Draining.",
             ),
+            column::wide(column::text("Class", "The PlaneClass that the plane names.")),
             column::wide(column::text(
                 "ID",
                 "The plane's identity in the store. It is never used again.",
@@ -160,6 +163,7 @@ impl Strategy for Planes {
             object::name(plane).into(),
             text(&["spec", "state"]),
             text(&["status", "phase"]),
+            text(&["spec", "className"]),
             text(&["status", "id"]),
             column::age(plane, now),
         ]
@@ -266,6 +270,17 @@ fn validate_spec(plane: &Value) -> ErrorList {
         let known = Profile::ALL.map(Profile::as_str);
         errors.push(Error::not_supported(&spec.child("profile"), profile, &known));
     }
+    let class = object::string(plane, &["spec", "className"]);
+    if !class.is_empty() {
+        let problems = names::dns1123_subdomain(class);
+        let path = spec.child("className");
+        errors.extend(
+            problems
+                .into_iter()
+                .map(|problem| Error::invalid(&path, class, problem)),
+        );
+    }
+    errors.extend(limits::validate(&plane["spec"]["limits"], &spec.child("limits")));
     let mut seen = Vec::new();
     for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {
         let path = spec.child("addresses").index(i);

@@ -1,10 +1,12 @@
 //! A control plane as requests see it: where its keys are, what it serves, whether it takes writes.
 
 pub mod cache;
+pub mod class;
 pub mod directory;
 pub mod drain;
 pub mod kind;
 pub mod layer;
+pub mod limits;
 pub mod rebase;
 pub mod side;
 pub mod snapshot;
@@ -23,6 +25,8 @@ use crate::error::ApiError;
 use crate::request::Verb;
 use crate::scheme::Scheme;
 use crate::stored::{Content, Stored};
+use class::Class;
+use limits::Limits;
 
 /// Whether a plane takes requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -62,6 +66,9 @@ pub struct Plane {
     pub birth: Birth,
     pub state: State,
     pub context: Context,
+    pub class: Arc<Class>,
+    /// Its own, or else those of its class.
+    pub limits: Limits,
     /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
     /// moved or dropped before it heard.
     pub state_key: Key,

@@ -1,5 +1,6 @@
 //! Planes: made, addressed, refused, emptied, copied.
 
+mod class;
 mod lifetime;
 
 use std::sync::Arc;
