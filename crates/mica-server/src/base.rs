@@ -204,7 +204,7 @@ impl Template {
 }
 
 /// The uid of a base object in the plane with this seed.
-fn uid(seed: &str, resource: &GroupResource, rest: &str) -> String {
+pub(crate) fn uid(seed: &str, resource: &GroupResource, rest: &str) -> String {
     let hash = Sha256::digest(format!("{seed}\0{}\0{rest}", resource.as_key()));
     let bytes: [u8; 16] = hash[..16].try_into().expect("a digest has 32 bytes");
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()

@@ -27,8 +27,12 @@ pub struct ApiError {
 #[derive(Debug)]
 enum Body {
     Status(Box<Status>),
-    /// Upstream answers some unknown paths with Go's plain text.
-    Plain(StatusCode, &'static str),
+    /// Upstream answers some unknown paths, and whom it has no time for, with Go's plain text.
+    Plain {
+        code: StatusCode,
+        text: &'static str,
+        retry_after: Option<Duration>,
+    },
 }
 
 #[derive(Debug)]
@@ -116,7 +120,7 @@ impl ApiError {
     pub fn warnings(&self) -> &[String] {
         match &self.body {
             Body::Status(status) => &status.warnings,
-            Body::Plain(..) => &[],
+            Body::Plain { .. } => &[],
         }
     }
 
@@ -142,7 +146,23 @@ impl ApiError {
     /// Go's answer to a path no handler knows.
     pub fn page_not_found() -> Self {
         Self {
-            body: Body::Plain(StatusCode::NOT_FOUND, "404 page not found\n"),
+            body: Body::Plain {
+                code: StatusCode::NOT_FOUND,
+                text: "404 page not found\n",
+                retry_after: None,
+            },
+            cause: None,
+        }
+    }
+
+    /// The answer to who finds no seat, in upstream's words. Clients make a Status of it.
+    pub fn busy(seconds: u64) -> Self {
+        Self {
+            body: Body::Plain {
+                code: StatusCode::TOO_MANY_REQUESTS,
+                text: "Too many requests, please try again later.\n",
+                retry_after: Some(Duration::from_secs(seconds)),
+            },
             cause: None,
         }
     }
@@ -474,14 +494,14 @@ impl ApiError {
     pub fn code(&self) -> StatusCode {
         match &self.body {
             Body::Status(status) => status.code,
-            Body::Plain(code, _) => *code,
+            Body::Plain { code, .. } => *code,
         }
     }
 
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.body {
             Body::Status(status) => status.retry_after,
-            Body::Plain(..) => None,
+            Body::Plain { retry_after, .. } => *retry_after,
         }
     }
 
@@ -489,7 +509,7 @@ impl ApiError {
     pub fn plain(&self) -> Option<&'static str> {
         match &self.body {
             Body::Status(_) => None,
-            Body::Plain(_, text) => Some(text),
+            Body::Plain { text, .. } => Some(text),
         }
     }
 
@@ -497,7 +517,7 @@ impl ApiError {
     pub fn message(&self) -> &str {
         match &self.body {
             Body::Status(status) => &status.message,
-            Body::Plain(_, text) => text,
+            Body::Plain { text, .. } => text,
         }
     }
 
