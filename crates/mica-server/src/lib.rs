@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod egress;
 pub mod encode;
 pub mod error;
+pub mod fairness;
 mod follow;
 pub mod health;
 pub mod http;

@@ -21,6 +21,7 @@ use crate::custom::Definitions;
 use crate::custom::work::Worker;
 use crate::egress::{Egress, EgressOptions};
 use crate::error::ApiError;
+use crate::fairness::{Fairness, FairnessOptions};
 use crate::health::{Asks, Health};
 use crate::metrics;
 use crate::objects::OBJECTS;
@@ -70,6 +71,8 @@ pub struct ServerOptions {
     pub egress: EgressOptions,
     /// Whether new pods get a service account.
     pub accounts: PodAccounts,
+    /// How requests share the server.
+    pub fairness: FairnessOptions,
 }
 
 impl Default for ServerOptions {
@@ -85,6 +88,7 @@ impl Default for ServerOptions {
             bookmark_interval: BOOKMARK_INTERVAL,
             egress: EgressOptions::default(),
             accounts: PodAccounts::default(),
+            fairness: FairnessOptions::default(),
         }
     }
 }
@@ -136,6 +140,7 @@ impl Server {
                 }
             }
         });
+        let fairness = Fairness::new(store.clone(), &options.fairness, &options.metrics);
         Ok(Arc::new(Self {
             store,
             registry,
@@ -149,6 +154,7 @@ impl Server {
             openapi: OpenApi::new(schemes),
             egress,
             admissions,
+            fairness,
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
         }))
@@ -158,11 +164,12 @@ impl Server {
     pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
         let (server, following) = (self.clone(), stop.clone());
         tasks.spawn(async move {
-            let followed = futures::future::join4(
+            let followed = futures::future::join5(
                 server.directory.clone().follow(),
                 server.definitions.follow(),
                 server.authorizer.follow(),
                 server.admissions.follow(),
+                server.fairness.follow(),
             );
             tokio::select! {
                 () = following.cancelled() => {}

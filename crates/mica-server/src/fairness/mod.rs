@@ -31,7 +31,7 @@ pub use flow::{Digest, What};
 use flows::{FlowCache, PlaneFlows, SharedFlows};
 use level::Response;
 use metric::{Metrics, Rejected};
-use seats::{Ask, Entry, Place, Refusal, Seats, Ticket};
+use seats::{Ask, Entry, Place, Seats, Ticket};
 pub use width::{Measured, Sizes, Width};
 
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -272,6 +272,3 @@ impl Drop for Waiting<'_> {
         self.give_up(Rejected::Cancelled);
     }
 }
-
-#[cfg(test)]
-mod tests;

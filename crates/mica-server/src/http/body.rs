@@ -65,6 +65,36 @@ pub(super) struct Streamed {
     failed: Option<BoxError>,
 }
 
+/// A stream that tells how much came of it, when it ends or is given up.
+struct Counted<F: FnOnce(Option<u64>)> {
+    pieces: Pieces,
+    bytes: u64,
+    ended: bool,
+    made: Option<F>,
+}
+
+impl<F: FnOnce(Option<u64>) + Unpin> Stream for Counted<F> {
+    type Item = Result<Bytes, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let piece = ready!(self.pieces.as_mut().poll_next(cx));
+        match &piece {
+            Some(Ok(bytes)) => self.bytes += bytes.len() as u64,
+            Some(Err(_)) => {}
+            None => self.ended = true,
+        }
+        Poll::Ready(piece)
+    }
+}
+
+impl<F: FnOnce(Option<u64>)> Drop for Counted<F> {
+    fn drop(&mut self) {
+        if let Some(made) = self.made.take() {
+            made(self.ended.then_some(self.bytes));
+        }
+    }
+}
+
 /// Pieces that are sent as they come, until they end or the server drains.
 pub(super) struct Watched {
     pieces: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
@@ -121,6 +151,25 @@ impl Body {
             drain: Quiet::new(drain.cancelled_owned()),
             ended: false,
         }))
+    }
+
+    /// Calls `made` when all of this body is made: now, unless it is a list that is made while it is sent. It is told how
+    /// large the body was, if it was made to its end.
+    #[must_use]
+    pub fn then(mut self, made: impl FnOnce(Option<u64>) + Send + Unpin + 'static) -> Self {
+        if let Source::Stream(streamed) = &mut self.source
+            && let Some(pieces) = streamed.pieces.take()
+        {
+            streamed.pieces = Some(Box::pin(Counted {
+                pieces,
+                bytes: streamed.ahead.iter().map(|piece| piece.len() as u64).sum(),
+                ended: false,
+                made: Some(made),
+            }));
+        } else {
+            made(self.len());
+        }
+        self
     }
 
     /// Calls `observer` when this body is finished or dropped.

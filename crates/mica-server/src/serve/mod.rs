@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod discover;
+mod enter;
 pub(crate) mod object;
 pub(crate) mod resource;
 pub(crate) mod stream;
@@ -25,6 +26,7 @@ use crate::custom::Definitions;
 use crate::egress::Egress;
 use crate::encode;
 use crate::error::ApiError;
+use crate::fairness::{Classified, Fairness};
 use crate::health::Health;
 use crate::http::{Body, Context, Lasting, RequestBody, Service, is_watch, read_body};
 use crate::negotiate::{self, Asked, Output};
@@ -35,6 +37,7 @@ use crate::plane::kind::{GROUP, PLURAL};
 use crate::registry::Registry;
 use crate::request::{self, Address, Located, Path, Query};
 use crate::{http::limit, metrics};
+use enter::Visitor;
 pub(crate) use warning::warn;
 
 /// How often a request is started over because its plane changed under it.
@@ -55,6 +58,7 @@ pub struct Server {
     /// The way out, for whatever calls webhooks.
     pub egress: Egress,
     pub admissions: Arc<Admissions>,
+    pub fairness: Fairness,
     pub(crate) checks_policies: bool,
 }
 
@@ -106,10 +110,13 @@ impl Service for Arc<Server> {
 
     async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
-        match answer(self, context, &mut parts, body).await {
+        let mut classified = Classified::default();
+        let mut response = match answer(self, context, &mut parts, body, &mut classified).await {
             Ok(response) => response,
             Err(error) => refuse(&error, negotiate::error_output(Asked::of(&parts))),
-        }
+        };
+        classified.tell(response.headers_mut());
+        response
     }
 }
 
@@ -118,11 +125,21 @@ async fn answer(
     context: &Context,
     parts: &mut http::request::Parts,
     incoming: RequestBody,
+    classified: &mut Classified,
 ) -> Result<Response<Body>, ApiError> {
     let located = locate(server, context, parts).await?;
     let query = Query::parse(parts.uri.query());
     let user = server.authenticate(context, &parts.headers, &located).await?;
     let path = request::parse(&located.segments);
+    let visitor = Visitor {
+        user: &user,
+        located: &located,
+        path: &path,
+        query: &query,
+        parts,
+        protocol: context.peer.protocol(),
+    };
+    let entered = server.enter(&visitor, classified).await?;
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
     } else if incoming.is_end_stream() {
@@ -156,7 +173,7 @@ async fn answer(
             match answer {
                 Ok(mut response) => {
                     warn(&mut response, &call.warnings);
-                    Ok(response)
+                    Ok(entered.until_made(response))
                 }
                 Err(error) => Err(error.warned(&call.warnings)),
             }
@@ -319,9 +336,11 @@ pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
     }
     if let Some(text) = error.plain() {
         let mut response = respond(error.code(), "text/plain; charset=utf-8", Body::full(text));
-        response
-            .headers_mut()
-            .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        let headers = response.headers_mut();
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        if let Some(after) = error.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+        }
         return response;
     }
     let body = encode::document(facts().well_known().status, &error.to_status(), output).unwrap_or_default();
