@@ -7,6 +7,7 @@ pub mod admission;
 pub mod authn;
 pub mod authz;
 pub mod base;
+pub mod budget;
 pub mod conversion;
 pub mod custom;
 pub mod discovery;

@@ -16,6 +16,8 @@ use crate::admission::{Admissions, PodAccounts};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::Authorizer;
+use crate::budget::stored::Holdings;
+use crate::budget::{self, Budgets};
 use crate::conversion::Converter;
 use crate::custom::Definitions;
 use crate::custom::work::Worker;
@@ -30,6 +32,7 @@ use crate::plane::class::PLANE_CLASSES;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
+use crate::plane::limits::Limits;
 pub use crate::registry::BOOKMARK_INTERVAL;
 use crate::registry::{Registry, ServiceOptions};
 use crate::scheme::Schemes;
@@ -73,6 +76,8 @@ pub struct ServerOptions {
     pub accounts: PodAccounts,
     /// How requests share the server.
     pub fairness: FairnessOptions,
+    /// What bounds planes where neither they nor their classes say.
+    pub limits: Limits,
 }
 
 impl Default for ServerOptions {
@@ -89,6 +94,7 @@ impl Default for ServerOptions {
             egress: EgressOptions::default(),
             accounts: PodAccounts::default(),
             fairness: FairnessOptions::default(),
+            limits: budget::DEFAULT,
         }
     }
 }
@@ -116,6 +122,7 @@ impl Server {
             authorizer.clone(),
             &options.metrics,
         ));
+        let budgets = Budgets::new(options.limits);
         let registry = Registry::new(
             store.clone(),
             directory.clone(),
@@ -124,6 +131,7 @@ impl Server {
         )
         .with_admission(admissions.clone())
         .with_accounts(options.accounts)
+        .with_holdings(Arc::new(Holdings::new(store.clone(), budgets.clone())))
         .with_bookmarks_every(options.bookmark_interval)
         .with_services(options.services);
         if let Some(address) = options.address {
@@ -155,6 +163,7 @@ impl Server {
             egress,
             admissions,
             fairness,
+            budgets,
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
         }))

@@ -123,6 +123,11 @@ impl Stored {
         self
     }
 
+    /// The bytes that it takes in the store, its key aside.
+    pub fn stored_len(&self) -> usize {
+        HEADER + self.json.len()
+    }
+
     /// The JSON without kind, apiVersion and resourceVersion.
     pub fn json(&self) -> &Bytes {
         &self.json

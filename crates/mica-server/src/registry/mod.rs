@@ -16,6 +16,7 @@ mod itself;
 mod list;
 pub mod owner;
 mod read;
+mod room;
 mod rules;
 mod scan;
 mod select;
@@ -30,6 +31,7 @@ use mica_store::{Compare, Key, Revision, Store};
 
 use crate::admission::{Admissions, PodAccounts};
 use crate::authz::{Authorizer, Grant, Target};
+use crate::budget::stored::Holdings;
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
 use crate::plane::{Own, Plane};
@@ -60,6 +62,7 @@ pub struct Registry {
     admission: Option<Arc<Admissions>>,
     accounts: PodAccounts,
     turns: Arc<charge::Turns>,
+    holdings: Option<Arc<Holdings>>,
     events: convert::Events,
     bookmark_interval: Duration,
     services: ServiceOptions,
@@ -104,6 +107,7 @@ impl Registry {
             convert,
             authorizer,
             admission: None,
+            holdings: None,
             accounts: PodAccounts::default(),
             turns: Arc::default(),
             events: convert::events(),
@@ -116,6 +120,13 @@ impl Registry {
     #[must_use]
     pub fn with_admission(mut self, admission: Arc<Admissions>) -> Self {
         self.admission = Some(admission);
+        self
+    }
+
+    /// Holds planes to what they may hold.
+    #[must_use]
+    pub fn with_holdings(mut self, holdings: Arc<Holdings>) -> Self {
+        self.holdings = Some(holdings);
         self
     }
 

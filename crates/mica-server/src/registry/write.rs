@@ -16,6 +16,7 @@ use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
 use super::convert::converts_by_webhook;
+use super::room::change_of;
 use super::face::{Asked, CONVERSION_ROUNDS, Faces};
 use super::form::{document, read_back, served_value, stored_value, to_stored};
 use super::rules::{
@@ -346,6 +347,7 @@ impl Registry {
             if step.options.dry_run == DryRun::All {
                 return Ok(Revision(0));
             }
+            let _room = self.room(step.grant, &entry, value).await?;
             match self.put(target, &entry, value.clone(), side).await {
                 Ok(Some(revision)) => return Ok(revision),
                 // Something is there: what, says a look.
@@ -559,6 +561,7 @@ impl Registry {
         new: &Value,
         old: &Value,
     ) -> Result<Option<Revision>, ApiError> {
+        let _room = self.room(step.grant, entry, value).await?;
         let charging = self.charge(step.grant, Operation::Update, new, Some(old), step.now);
         let Some(charge) = charging.await? else {
             return self.put(step.target(), entry, value.clone(), side).await;
@@ -631,6 +634,7 @@ impl Registry {
         let key = key_of(&write).cloned();
         let along: Vec<Key> = side.writes.iter().filter_map(key_of).cloned().collect();
         let index = index(&target.served, entry, &write)?;
+        let change = change_of(entry, &write);
         let mut writes = vec![write];
         writes.extend(index);
         if target.served.is_definitions() {
@@ -639,6 +643,7 @@ impl Registry {
         writes.extend(side.writes);
         match self.store.commit(Txn { compares, writes }).await {
             Ok(committed) => {
+                self.settle(target, change);
                 if let Some(key) = key {
                     self.side.committed(&key, &along);
                 }

@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use super::Server;
 use crate::authz::User;
+use crate::budget::Counted;
 use crate::error::ApiError;
 use crate::fairness::{Classified, Digest, Measured, Seat, What, Width};
 use crate::http::{Body, Protocol};
@@ -18,13 +19,20 @@ use crate::request::{Address, Located, Path, Query, Verb};
 #[derive(Default)]
 pub struct Entered {
     seat: Option<Seat>,
+    request: Option<Counted>,
+    watch: Option<Counted>,
     measured: Option<Measured>,
 }
 
 impl Entered {
+    /// What counts this request as a watch, to be kept as long as it lasts.
+    pub fn watching(&mut self) -> Option<Counted> {
+        self.watch.take()
+    }
+
     /// Holds on until the answer is made, which for a long list is when it is sent. A watch has begun, and holds nothing.
     pub fn until_made(self, response: Response<Body>) -> Response<Body> {
-        if self.seat.is_none() && self.measured.is_none() {
+        if self.seat.is_none() && self.measured.is_none() && self.request.is_none() {
             return response;
         }
         response.map(|body| {
@@ -32,7 +40,7 @@ impl Entered {
                 if let (Some(measured), Some(bytes)) = (&self.measured, sent) {
                     measured.tell(bytes);
                 }
-                drop(self.seat);
+                drop((self.seat, self.request));
             })
         })
     }
@@ -86,9 +94,19 @@ impl Server {
                 };
                 let arrival = self.fairness.classify(&plane, &digest).await?;
                 *classified = arrival.classified();
+                let request = self.budgets.request(&plane)?;
+                let watch = match verb {
+                    Verb::Watch => self.budgets.watch(&plane)?,
+                    _ => None,
+                };
                 let (width, measured) = self.fairness.sizes.estimate(plane.id, verb, path, visitor.query);
                 let seat = self.fairness.enter(&plane, &arrival, width).await?;
-                Ok(Entered { seat, measured })
+                Ok(Entered {
+                    seat,
+                    request,
+                    watch,
+                    measured,
+                })
             }
             _ => {
                 let mut inside = String::with_capacity(32);
@@ -107,8 +125,13 @@ impl Server {
                 if is_probe(visitor.located) {
                     return Ok(Entered::default());
                 }
+                let request = self.budgets.request(&plane)?;
                 let seat = self.fairness.enter(&plane, &arrival, Width::ONE).await?;
-                Ok(Entered { seat, measured: None })
+                Ok(Entered {
+                    seat,
+                    request,
+                    ..Entered::default()
+                })
             }
         }
     }

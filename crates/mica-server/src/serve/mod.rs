@@ -22,6 +22,7 @@ use crate::admission::Admissions;
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::{Authorizer, User};
+use crate::budget::{Budgets, Counted};
 use crate::custom::Definitions;
 use crate::egress::Egress;
 use crate::encode;
@@ -59,6 +60,7 @@ pub struct Server {
     pub egress: Egress,
     pub admissions: Arc<Admissions>,
     pub fairness: Fairness,
+    pub budgets: Arc<Budgets>,
     pub(crate) checks_policies: bool,
 }
 
@@ -75,6 +77,8 @@ pub(crate) struct Call<'a> {
     pub located: Located,
     /// What clients are told whatever the answer is.
     pub warnings: Vec<String>,
+    /// What counts a watch while it lasts.
+    pub watching: Option<Counted>,
 }
 
 impl Call<'_> {
@@ -139,7 +143,7 @@ async fn answer(
         parts,
         protocol: context.peer.protocol(),
     };
-    let entered = server.enter(&visitor, classified).await?;
+    let mut entered = server.enter(&visitor, classified).await?;
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
     } else if incoming.is_end_stream() {
@@ -158,6 +162,7 @@ async fn answer(
         user,
         located,
         warnings: Vec::new(),
+        watching: entered.watching(),
     };
     match path? {
         Path::Resource(path) => {

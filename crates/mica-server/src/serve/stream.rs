@@ -322,6 +322,12 @@ pub fn respond_frames(
     output: Output,
 ) -> Result<Response<Body>, ApiError> {
     let peer = call.context.peer.clone();
+    let counted = call.watching.take();
+    let frames = futures::StreamExt::map(frames, move |frame| {
+        // Counted for as long as frames may come.
+        let _ = &counted;
+        frame
+    });
     if is_websocket(&call.parts.headers) {
         let kind = if output.format == Format::Protobuf {
             Frames::Binary

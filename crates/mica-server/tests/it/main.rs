@@ -5,6 +5,7 @@
 mod access;
 mod admission;
 mod authz;
+mod budgets;
 mod client;
 mod connection;
 mod conversion;
@@ -12,6 +13,7 @@ mod coverage;
 mod custom;
 mod drain;
 mod egress;
+mod fairness;
 mod fixture;
 mod hook;
 mod hostile;

@@ -13,6 +13,7 @@ use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
 use mica_server::admission::PodAccounts;
 use mica_server::egress::EgressOptions;
+use mica_server::fairness::FairnessOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, serving_names};
@@ -67,6 +68,15 @@ impl World {
     pub async fn requiring(accounts: PodAccounts) -> Self {
         let options = ServerOptions {
             accounts,
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
+    }
+
+    /// Where requests share so many seats, and wait for one no longer than this.
+    pub async fn sharing(seats: u32, patience: Duration) -> Self {
+        let options = ServerOptions {
+            fairness: FairnessOptions { seats, patience },
             ..ServerOptions::default()
         };
         Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await

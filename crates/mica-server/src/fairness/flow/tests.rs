@@ -44,7 +44,7 @@ fn requests_find_the_schemas_that_upstream_finds() {
     let cases = [
         (user("root", &["system:masters", any]), "get", about("pods", "a"), "exempt exempt"),
         (user("ann", &[any]), "get", What::Path("/healthz"), "probes exempt"),
-        (user("ann", &[any]), "get", What::Path("/livez/etcd"), "global-default global-default"),
+        (user("ann", &[any]), "get", What::Path("/livez/etcd"), "probes exempt"),
         (user("ann", &[any]), "list", about("pods", ""), "global-default global-default"),
         (user("system:anonymous", &["system:unauthenticated"]), "get", What::Path("/api"), "global-default global-default"),
         (user("nobody", &[]), "get", What::Path("/api"), "catch-all catch-all"),

@@ -133,11 +133,9 @@ fn a_flood_that_never_ends_leaves_seats_for_who_comes_new() {
         board.come(plane(1), &levels, 0, 1, 1);
     }
     assert_eq!(board.of(plane(1)), 80, "four parts of five");
-    for n in 2..12 {
-        for _ in 0..3 {
-            let came = board.come(plane(n), &levels, 0, 1, 1);
-            assert!(matches!(came, Came::Sits(_)) || board.of(plane(n)) > 0, "plane {n} was shut out");
-        }
+    for n in 2..=12 {
+        let came = board.come(plane(n), &levels, 0, 1, 1);
+        assert!(matches!(came, Came::Sits(_)), "plane {n} was shut out");
     }
     board.check();
 }
@@ -203,7 +201,7 @@ fn with_more_planes_than_seats_everybody_gets_a_turn() {
 
 #[test]
 fn a_flooding_flow_does_not_delay_another_of_its_level() {
-    let (mut board, levels) = (Board::new(10), one_level());
+    let (mut board, levels) = (Board::new(50), levels(vec![level("all", 10, 0, Response::queue(64, 6, 50))]));
     for _ in 0..400 {
         board.come(plane(1), &levels, 0, 0x1234_5678_9abc, 1);
     }
@@ -217,7 +215,7 @@ fn a_flooding_flow_does_not_delay_another_of_its_level() {
         if board.leave(oldest).contains(&quiet) {
             break;
         }
-        assert!(left <= 8, "the quiet flow waits behind the flood");
+        assert!(left <= 1, "the quiet flow waits behind the flood");
     }
 }
 
