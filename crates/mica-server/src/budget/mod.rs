@@ -92,7 +92,13 @@ impl Budgets {
             let bucket = doing.bucket.get_or_insert_with(|| Bucket::full(rate, Instant::now()));
             if let Err(wait) = bucket.take(rate, Instant::now()) {
                 let seconds = wait.as_secs().max(1);
-                return Err(exceeded(plane, "requests per second", "requestsPerSecond", rate, seconds));
+                return Err(exceeded(
+                    plane,
+                    "requests per second",
+                    "requestsPerSecond",
+                    rate,
+                    seconds,
+                ));
             }
         }
         doing.in_flight += 1;

@@ -136,7 +136,9 @@ impl Holdings {
     }
 
     fn holding(&self, plane: PlaneId) -> Arc<Holding> {
-        let made = self.planes.get_or_insert_with(&plane, || Ok::<_, Infallible>(Arc::default()));
+        let made = self
+            .planes
+            .get_or_insert_with(&plane, || Ok::<_, Infallible>(Arc::default()));
         made.unwrap_or_default()
     }
 

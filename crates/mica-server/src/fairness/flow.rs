@@ -111,7 +111,11 @@ impl Names {
         {
             return Self::All;
         }
-        Self::Some(list.iter().filter_map(|name| name.as_str().map(ToOwned::to_owned)).collect())
+        Self::Some(
+            list.iter()
+                .filter_map(|name| name.as_str().map(ToOwned::to_owned))
+                .collect(),
+        )
     }
 
     fn one(object: &Value, path: &[&str]) -> Self {
@@ -133,9 +137,9 @@ impl Names {
         match self {
             Self::All => true,
             Self::Some(names) if part.is_empty() => names.iter().any(|one| one == name),
-            Self::Some(names) => names.iter().any(|one| {
-                one.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) == Some(part)
-            }),
+            Self::Some(names) => names
+                .iter()
+                .any(|one| one.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) == Some(part)),
         }
     }
 }

@@ -216,7 +216,9 @@ impl FlowCache {
     pub async fn follow(&self) {
         let resources = [SCHEMAS, LEVELS].map(resource);
         let forget = |plane: PlaneId| self.planes.forget(plane.as_str());
-        self.planes.follow(&*self.store, &resources, "flow schemas", forget).await;
+        self.planes
+            .follow(&*self.store, &resources, "flow schemas", forget)
+            .await;
     }
 }
 

@@ -19,9 +19,7 @@ const WAITED: &[Label] = &[
 ];
 
 /// Upstream's buckets of waiting.
-const WAITS: &[f64] = &[
-    0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
-];
+const WAITS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 
 pub struct Metrics {
     dispatched: Arc<Family<Counter>>,
@@ -120,7 +118,9 @@ impl FlowMetrics {
         self.queued.value.dec();
         let execute = if got.is_ok() { "true" } else { "false" };
         let labels = [self.level.as_str(), self.schema.as_str(), execute];
-        self.all.waited.with(&labels, |waited| waited.observe(time.as_secs_f64()));
+        self.all
+            .waited
+            .with(&labels, |waited| waited.observe(time.as_secs_f64()));
         if let Err(why) = got {
             self.rejected(*why);
         }

@@ -199,7 +199,12 @@ impl<W> Seats<W> {
             Response::Queue { queues, hand, length } => (state.shortest(deal(ask.flow, queues, hand)), length),
         };
         let length = length as usize;
-        if crowded || state.queues.get(&queue).is_some_and(|queue| queue.waiters.len() >= length) {
+        if crowded
+            || state
+                .queues
+                .get(&queue)
+                .is_some_and(|queue| queue.waiters.len() >= length)
+        {
             return Entry::Refused(Refusal::QueueFull);
         }
         let time = state.time;
@@ -368,7 +373,12 @@ impl<W> PlaneSeats<W> {
     fn new(ask: &Ask<'_>) -> Self {
         Self {
             levels: ask.levels.clone(),
-            states: ask.levels.all.iter().map(|level| LevelSeats::new(&level.name)).collect(),
+            states: ask
+                .levels
+                .all
+                .iter()
+                .map(|level| LevelSeats::new(&level.name))
+                .collect(),
             used: 0,
             waiting: 0,
             served: 0,
@@ -442,7 +452,9 @@ impl<W> PlaneSeats<W> {
 
     /// Takes out of the queues the one who is next in this plane, if there is room.
     fn next(&mut self, id: PlaneId, may: u32, free: u32) -> Option<(W, Place)> {
-        let mut order: Vec<usize> = (0..self.states.len()).filter(|at| self.states[*at].waiting > 0).collect();
+        let mut order: Vec<usize> = (0..self.states.len())
+            .filter(|at| self.states[*at].waiting > 0)
+            .collect();
         // Those without bounds first, then who has least of what is its own.
         order.sort_by_key(|at| {
             let Some(level) = self.levels.all.get(*at) else {

@@ -81,7 +81,11 @@ impl Sizes {
         let same = known >> 32 == place >> 32;
         let bytes = if same { (known & u64::from(u32::MAX)) * 1024 } else { 0 };
         let mut seats = bytes.div_ceil(BYTES_PER_SEAT);
-        let limit = query.int("limit").ok().flatten().and_then(|limit| u64::try_from(limit).ok());
+        let limit = query
+            .int("limit")
+            .ok()
+            .flatten()
+            .and_then(|limit| u64::try_from(limit).ok());
         // A page is no more than it says, and tells nothing of the whole.
         if let Some(limit) = limit.filter(|limit| *limit > 0) {
             seats = seats.min(limit.div_ceil(OBJECTS_PER_SEAT));
@@ -115,7 +119,10 @@ mod tests {
             resource: "configmaps".into(),
             ..ResourcePath::default()
         };
-        sizes.estimate(PlaneId::ROOT, verb, &path, &Query::parse(Some(query))).0.0
+        sizes
+            .estimate(PlaneId::ROOT, verb, &path, &Query::parse(Some(query)))
+            .0
+            .0
     }
 
     #[test]

@@ -16,9 +16,9 @@ use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
 use super::convert::converts_by_webhook;
-use super::room::change_of;
 use super::face::{Asked, CONVERSION_ROUNDS, Faces};
 use super::form::{document, read_back, served_value, stored_value, to_stored};
+use super::room::change_of;
 use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
 };

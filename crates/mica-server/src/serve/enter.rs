@@ -58,11 +58,7 @@ pub struct Visitor<'a> {
 
 impl Server {
     /// Waits until there is room for a request. What it is classified as is told also if it is refused.
-    pub(super) async fn enter(
-        &self,
-        visitor: &Visitor<'_>,
-        classified: &mut Classified,
-    ) -> Result<Entered, ApiError> {
+    pub(super) async fn enter(&self, visitor: &Visitor<'_>, classified: &mut Classified) -> Result<Entered, ApiError> {
         if visitor.protocol == Protocol::InProcess {
             return Ok(Entered::default());
         }

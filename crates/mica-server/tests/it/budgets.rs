@@ -17,10 +17,16 @@ async fn limited(world: &World, name: &str, limits: Value) -> Api {
 fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
     let status = answer.json();
     assert_eq!(answer.code(), code, "{status}");
-    assert_eq!((status["reason"].as_str(), answer.message().as_str()), (Some(reason), message));
+    assert_eq!(
+        (status["reason"].as_str(), answer.message().as_str()),
+        (Some(reason), message)
+    );
     if code == 429 {
         assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
-        assert_eq!(status["details"]["retryAfterSeconds"].as_u64(), answer.header("retry-after").parse().ok());
+        assert_eq!(
+            status["details"]["retryAfterSeconds"].as_u64(),
+            answer.header("retry-after").parse().ok()
+        );
     }
 }
 
@@ -55,7 +61,9 @@ async fn a_plane_holds_as_many_objects_as_it_may_however_many_writers_there_are(
     api.post(MAPS, &map("again")).await.expect(201);
     assert_eq!(api.post(MAPS, &map("another")).await.code(), 403);
     let root = world.root().await;
-    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"limits": {"objects": 11}}})).await.expect(200);
+    root.patch(&format!("{PLANES}/p"), &json!({"spec": {"limits": {"objects": 11}}}))
+        .await
+        .expect(200);
     api.post(MAPS, &map("another")).await.expect(201);
 }
 
@@ -126,7 +134,9 @@ async fn limits_of_a_class_bound_its_planes() {
     let world = World::start().await;
     let root = world.root().await;
     let class = json!({"metadata": {"name": "small"}, "spec": {"limits": {"objects": 1}}});
-    root.post("/apis/mica.dev/v1alpha1/planeclasses", &class).await.expect(201);
+    root.post("/apis/mica.dev/v1alpha1/planeclasses", &class)
+        .await
+        .expect(201);
     let plane = json!({"metadata": {"name": "p"}, "spec": {"className": "small"}});
     root.post(PLANES, &plane).await.expect(201);
     let api = root.at_plane("p");

@@ -72,7 +72,11 @@ async fn until_metric(world: &World, line: &str) {
 }
 
 async fn uid(api: &Api, kind: &str, name: &str) -> String {
-    text(&api.get(&format!("{FLOW}/{kind}/{name}")).await.expect(200), "/metadata/uid").to_owned()
+    text(
+        &api.get(&format!("{FLOW}/{kind}/{name}")).await.expect(200),
+        "/metadata/uid",
+    )
+    .to_owned()
 }
 
 /// Waits until what was changed is heard of: requests of this client are of the schema with this uid.
@@ -84,7 +88,11 @@ async fn until_flow(api: &Api, schema: &str) {
 }
 
 async fn expect_flow(api: &Api, answer: &Answer, schema: &str, level: &str) {
-    assert_eq!(answer.header(FLOW_SCHEMA), uid(api, "flowschemas", schema).await, "{schema}");
+    assert_eq!(
+        answer.header(FLOW_SCHEMA),
+        uid(api, "flowschemas", schema).await,
+        "{schema}"
+    );
     let levels = "prioritylevelconfigurations";
     assert_eq!(answer.header(PRIORITY_LEVEL), uid(api, levels, level).await, "{level}");
 }
@@ -152,7 +160,13 @@ async fn a_plane_s_own_schemas_count_there_at_once_and_nowhere_else() {
     let mine = uid(&one, "flowschemas", "anns").await;
     until_flow(&ann, &mine).await;
     expect_flow(&one, &ann.get(MAPS).await, "anns", "mine").await;
-    expect_flow(&two, &two.acting("ann").get(MAPS).await, "global-default", "global-default").await;
+    expect_flow(
+        &two,
+        &two.acting("ann").get(MAPS).await,
+        "global-default",
+        "global-default",
+    )
+    .await;
     // Without its level the schema does not count.
     one.delete(&format!("{levels}/mine")).await.expect(200);
     until_flow(&ann, &uid(&one, "flowschemas", "global-default").await).await;
@@ -262,9 +276,12 @@ async fn a_level_that_rejects_does_so_at_once() {
     a.post(&levels, &level("mine", json!({"type": "Limited", "limited": limited})))
         .await
         .expect(201);
-    a.post(&format!("{FLOW}/flowschemas"), &schema("strangers", "mine", "system:anonymous"))
-        .await
-        .expect(201);
+    a.post(
+        &format!("{FLOW}/flowschemas"),
+        &schema("strangers", "mine", "system:anonymous"),
+    )
+    .await
+    .expect(201);
     let stranger = world.as_user(None).await.at_plane("a");
     until_flow(&stranger, &uid(&a, "flowschemas", "strangers").await).await;
     let stuck = Stuck::of(&world, "a", None).await;

@@ -42,11 +42,26 @@ fn requests_find_the_schemas_that_upstream_finds() {
     let any = "system:authenticated";
     let account = "system:serviceaccounts";
     let cases = [
-        (user("root", &["system:masters", any]), "get", about("pods", "a"), "exempt exempt"),
+        (
+            user("root", &["system:masters", any]),
+            "get",
+            about("pods", "a"),
+            "exempt exempt",
+        ),
         (user("ann", &[any]), "get", What::Path("/healthz"), "probes exempt"),
         (user("ann", &[any]), "get", What::Path("/livez/etcd"), "probes exempt"),
-        (user("ann", &[any]), "list", about("pods", ""), "global-default global-default"),
-        (user("system:anonymous", &["system:unauthenticated"]), "get", What::Path("/api"), "global-default global-default"),
+        (
+            user("ann", &[any]),
+            "list",
+            about("pods", ""),
+            "global-default global-default",
+        ),
+        (
+            user("system:anonymous", &["system:unauthenticated"]),
+            "get",
+            What::Path("/api"),
+            "global-default global-default",
+        ),
         (user("nobody", &[]), "get", What::Path("/api"), "catch-all catch-all"),
         (
             user("system:kube-controller-manager", &[any]),
@@ -72,11 +87,26 @@ fn requests_find_the_schemas_that_upstream_finds() {
             about("pods", ""),
             "service-accounts workload-low",
         ),
-        (user("system:node:n", &["system:nodes", any]), "patch", about("nodes/status", ""), "system-node-high node-high"),
-        (user("system:node:n", &["system:nodes", any]), "get", about("pods", "a"), "system-nodes system"),
+        (
+            user("system:node:n", &["system:nodes", any]),
+            "patch",
+            about("nodes/status", ""),
+            "system-node-high node-high",
+        ),
+        (
+            user("system:node:n", &["system:nodes", any]),
+            "get",
+            about("pods", "a"),
+            "system-nodes system",
+        ),
     ];
     for (user, verb, what, wanted) in cases {
-        assert_eq!(found(&flows, &user, verb, what), wanted, "{} {verb} {what:?}", user.name);
+        assert_eq!(
+            found(&flows, &user, verb, what),
+            wanted,
+            "{} {verb} {what:?}",
+            user.name
+        );
     }
 }
 
@@ -101,14 +131,20 @@ fn precedence_then_name_decide_and_schemas_without_a_level_do_not_count() {
     let ann = user("ann", &["system:authenticated"]);
     assert_eq!(found(&flows, &ann, "get", about("pods", "x")), "a node-high");
     // Not clusterScope: what is in no namespace goes elsewhere.
-    assert_eq!(found(&flows, &ann, "get", about("nodes", "")), "global-default global-default");
+    assert_eq!(
+        found(&flows, &ann, "get", about("nodes", "")),
+        "global-default global-default"
+    );
 }
 
 #[test]
 fn what_must_be_there_is_there_without_being_stored() {
     let flows = Flows::new(std::iter::empty(), std::iter::empty());
     let anybody = user("ann", &["system:authenticated"]);
-    assert_eq!(found(&flows, &anybody, "get", about("pods", "x")), "catch-all catch-all");
+    assert_eq!(
+        found(&flows, &anybody, "get", about("pods", "x")),
+        "catch-all catch-all"
+    );
     let master = user("root", &["system:masters"]);
     assert_eq!(found(&flows, &master, "get", about("pods", "x")), "exempt exempt");
 }
@@ -148,7 +184,10 @@ fn flows_are_told_apart_as_their_schema_says() {
         };
         flows.schemas[flows.find(&digest)].flow(&digest)
     };
-    let (ann, bob) = (user("ann", &["system:authenticated"]), user("bob", &["system:authenticated"]));
+    let (ann, bob) = (
+        user("ann", &["system:authenticated"]),
+        user("bob", &["system:authenticated"]),
+    );
     assert_ne!(flow(&ann, "a"), flow(&bob, "a"));
     assert_eq!(flow(&ann, "a"), flow(&ann, "b"));
     let scheduler = user("system:kube-scheduler", &["system:authenticated"]);

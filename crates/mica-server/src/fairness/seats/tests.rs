@@ -108,7 +108,10 @@ impl Board {
             used += plane.used;
             waiting += plane.waiting;
             assert_eq!(plane.used, plane.states.iter().map(|state| state.used).sum::<u32>());
-            assert_eq!(plane.waiting, plane.states.iter().map(|state| state.waiting).sum::<u32>());
+            assert_eq!(
+                plane.waiting,
+                plane.states.iter().map(|state| state.waiting).sum::<u32>()
+            );
             for state in &plane.states {
                 let queued: usize = state.queues.values().map(|queue| queue.waiters.len()).sum();
                 assert_eq!(state.waiting as usize, queued);
@@ -169,7 +172,9 @@ fn a_late_plane_gets_its_part_as_seats_become_free() {
             _ => None,
         })
         .collect();
-    let late: u32 = (0..100).map(|_| u32::from(matches!(board.come(plane(2), &levels, 0, 1, 1), Came::Sits(_)))).sum();
+    let late: u32 = (0..100)
+        .map(|_| u32::from(matches!(board.come(plane(2), &levels, 0, 1, 1), Came::Sits(_))))
+        .sum();
     assert_eq!((flood.len(), late), (40, 8));
     for who in flood {
         board.leave(who);
@@ -201,7 +206,10 @@ fn with_more_planes_than_seats_everybody_gets_a_turn() {
 
 #[test]
 fn a_flooding_flow_does_not_delay_another_of_its_level() {
-    let (mut board, levels) = (Board::new(50), levels(vec![level("all", 10, 0, Response::queue(64, 6, 50))]));
+    let (mut board, levels) = (
+        Board::new(50),
+        levels(vec![level("all", 10, 0, Response::queue(64, 6, 50))]),
+    );
     for _ in 0..400 {
         board.come(plane(1), &levels, 0, 0x1234_5678_9abc, 1);
     }
@@ -233,7 +241,9 @@ fn levels_keep_what_is_reserved_and_lend_the_rest() {
     }
     // 100 seats: 50 are high's, and it lends half of them.
     assert_eq!(board.of(plane(1)), 75);
-    let sat = (0..60).filter(|_| matches!(board.come(plane(1), &levels, 1, 1, 1), Came::Sits(_))).count();
+    let sat = (0..60)
+        .filter(|_| matches!(board.come(plane(1), &levels, 1, 1, 1), Came::Sits(_)))
+        .count();
     assert_eq!(sat, 25);
     assert_eq!(board.come(plane(1), &levels, 1, 1, 1), Came::Refused(Refusal::NoSeat));
     board.check();
@@ -247,7 +257,9 @@ fn a_level_borrows_no_more_than_it_may() {
         Board::new(125),
         levels(vec![low, level("idle", 80, 100, Response::Reject)]),
     );
-    let sat = (0..200).filter(|_| matches!(board.come(plane(1), &levels, 0, 1, 1), Came::Sits(_))).count();
+    let sat = (0..200)
+        .filter(|_| matches!(board.come(plane(1), &levels, 0, 1, 1), Came::Sits(_)))
+        .count();
     assert_eq!(sat, 30);
 }
 
@@ -260,7 +272,9 @@ fn what_is_exempt_is_bounded_by_its_plane() {
             level("low", 10, 0, Response::queue(8, 2, 50)),
         ]),
     );
-    let sat = (0..300).filter(|_| matches!(board.come(plane(1), &levels, 0, 1, 1), Came::Sits(_))).count();
+    let sat = (0..300)
+        .filter(|_| matches!(board.come(plane(1), &levels, 0, 1, 1), Came::Sits(_)))
+        .count();
     assert_eq!(sat, 80);
     let Came::Waits(low) = board.come(plane(1), &levels, 1, 1, 1) else {
         panic!("the plane is full");
@@ -272,15 +286,24 @@ fn what_is_exempt_is_bounded_by_its_plane() {
 
 #[test]
 fn queues_are_bounded() {
-    let (mut board, levels) = (Board::new(5), levels(vec![level("low", 10, 0, Response::queue(1, 1, 3))]));
+    let (mut board, levels) = (
+        Board::new(5),
+        levels(vec![level("low", 10, 0, Response::queue(1, 1, 3))]),
+    );
     let came: Vec<Came> = (0..8).map(|_| board.come(plane(1), &levels, 0, 1, 1)).collect();
-    assert!(matches!(came[3], Came::Sits(_)) && matches!(came[6], Came::Waits(_)), "{came:?}");
+    assert!(
+        matches!(came[3], Came::Sits(_)) && matches!(came[6], Came::Waits(_)),
+        "{came:?}"
+    );
     assert_eq!(came[7], Came::Refused(Refusal::QueueFull));
 }
 
 #[test]
 fn one_plane_cannot_fill_all_queues() {
-    let (mut board, levels) = (Board::new(10), levels(vec![level("low", 10, 0, Response::queue(1, 1, 100_000))]));
+    let (mut board, levels) = (
+        Board::new(10),
+        levels(vec![level("low", 10, 0, Response::queue(1, 1, 100_000))]),
+    );
     for _ in 0..1000 {
         board.come(plane(1), &levels, 0, 1, 1);
     }
@@ -416,7 +439,10 @@ fn whatever_comes_the_sums_agree_and_everybody_is_served() {
             }
             board.check();
             assert!(board.seats.used <= board.seats.seats, "seed {seed}");
-            assert!(board.seats.waiting == 0 || board.seats.used > 0, "seed {seed}: all wait for nobody");
+            assert!(
+                board.seats.waiting == 0 || board.seats.used > 0,
+                "seed {seed}: all wait for nobody"
+            );
         }
         while let Some(who) = board.sitting.keys().next().copied() {
             board.leave(who);
