@@ -99,28 +99,33 @@ pub async fn custom_objects(bench: &Bench, subject: &Subject, report: &mut impl 
 }
 
 /// Definitions of which no two are alike, each used once: listed, and an object checked and thrown away.
+///
+/// The first hundred also fill what is bounded (recent changes kept for watches, records read lately, what the allocator
+/// holds for the next request), so the second hundred show what a definition costs. Both are reported.
 pub async fn definitions(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measurement)) -> Result<()> {
     let count = bench.sizes.definitions;
     let running = subject.start(&bench.scratch).await?;
     let endpoint = plane_of(bench, subject, &running).await?;
     let namespace = fresh_namespace(&endpoint).await?;
-    // The first definitions build what all of them share, and leave the allocator as the others find it.
-    load_definitions(&endpoint, &namespace, count..count + WARM_DEFINITIONS).await?;
-    let before = settled(&running.pids()).await;
+    let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / count as f64 / 1024.0;
+    let idle = settled(&running.pids()).await;
     load_definitions(&endpoint, &namespace, 0..count).await?;
+    let filled = settled(&running.pids()).await;
+    load_definitions(&endpoint, &namespace, count..2 * count).await?;
     let after = settled(&running.pids()).await;
-    let each = after.saturating_sub(before) as f64 / count as f64 / 1024.0;
     let detail = format!(
-        "{count} definitions of {FIELDS} fields, {} bytes of JSON each, {:.0} MiB in all",
+        "{count} definitions of {FIELDS} fields, {} bytes of JSON each, after {count} others; {:.0} MiB in all",
         Custom::wide(0).definition_size(),
         after as f64 / MIB
     );
-    let memory = Measurement::new("definitions", subject.name(), each, "KiB/definition");
+    let memory = Measurement::new("definitions", subject.name(), each(filled, after), "KiB/definition");
+    report(Measurement { detail, ..memory });
+    let first = each(idle, filled);
+    let memory = Measurement::new("definitions-first", subject.name(), first, "KiB/definition");
+    let detail = format!("the first {count}, with all that they share");
     report(Measurement { detail, ..memory });
     running.stop().await
 }
-
-const WARM_DEFINITIONS: usize = 2;
 
 async fn load_definitions(endpoint: &Endpoint, namespace: &str, numbers: std::ops::Range<usize>) -> Result<()> {
     let kinds: Vec<_> = numbers.map(Custom::wide).collect();
