@@ -1,13 +1,18 @@
 //! How upstream shows what changed in a struct that may not change: a unified diff of its indented JSON.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use serde_json::Value;
 
 use super::internal;
 
 /// Lines that stay around a change.
 const CONTEXT: usize = 3;
-/// Lines beyond which no longest common part is looked for, since that takes the square of them.
+/// Lines beyond which nothing in common is looked for, since that takes the square of them.
 const MAX_LINES: usize = 3000;
+/// Lines from which on a text is long.
+const MANY_LINES: usize = 200;
 
 /// The changes from one value of a type to another.
 pub fn unified(old: &Value, new: &Value, openapi: &str) -> String {
@@ -82,61 +87,105 @@ fn lines(value: &Value, openapi: &str) -> Vec<String> {
 }
 
 fn edits<'a>(old: &'a [String], new: &'a [String]) -> Vec<Edit<'a>> {
-    let edit = |mark, line: &'a String| Edit { mark, line };
-    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let tail = old[head..]
-        .iter()
-        .rev()
-        .zip(new[head..].iter().rev())
-        .take_while(|(a, b)| a == b)
-        .count();
-    let (gone, came) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
-    let mut edits: Vec<Edit<'a>> = old[..head].iter().map(|line| edit(' ', line)).collect();
-    if gone.len() > MAX_LINES || came.len() > MAX_LINES {
-        edits.extend(gone.iter().map(|line| edit('-', line)));
-        edits.extend(came.iter().map(|line| edit('+', line)));
-    } else {
-        merge(gone, came, &mut edits);
+    let mut edits = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    let end = Match {
+        old: old.len(),
+        new: new.len(),
+        len: 0,
+    };
+    for kept in matches(old, new).into_iter().chain([end]) {
+        let mark = |mark, lines: &'a [String]| lines.iter().map(move |line| Edit { mark, line });
+        edits.extend(mark('-', &old[i..kept.old]));
+        edits.extend(mark('+', &new[j..kept.new]));
+        edits.extend(mark(' ', &old[kept.old..kept.old + kept.len]));
+        (i, j) = (kept.old + kept.len, kept.new + kept.len);
     }
-    edits.extend(old[old.len() - tail..].iter().map(|line| edit(' ', line)));
     edits
 }
 
-/// Keeps a longest common part of the lines.
-fn merge<'a>(gone: &'a [String], came: &'a [String], edits: &mut Vec<Edit<'a>>) {
-    let width = came.len() + 1;
-    let mut common = vec![0u16; (gone.len() + 1) * width];
-    for i in (0..gone.len()).rev() {
-        for j in (0..came.len()).rev() {
-            common[i * width + j] = if gone[i] == came[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
+/// Lines that both texts have.
+#[derive(Clone, Copy)]
+struct Match {
+    old: usize,
+    new: usize,
+    len: usize,
+}
+
+/// What both texts have, in order, as upstream's library finds it: the longest run of equal lines, then the longest before
+/// it and after it. In long texts, lines that are everywhere (brackets) do not begin a run.
+fn matches(old: &[String], new: &[String]) -> Vec<Match> {
+    if old.len() > MAX_LINES || new.len() > MAX_LINES {
+        return Vec::new();
+    }
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (j, line) in new.iter().enumerate() {
+        places.entry(line).or_default().push(j);
+    }
+    if new.len() >= MANY_LINES {
+        places.retain(|_, places| places.len() <= new.len() / 100 + 1);
+    }
+    let places: Vec<&[usize]> = old
+        .iter()
+        .map(|line| places.get(line.as_str()).map_or(&[][..], Vec::as_slice))
+        .collect();
+    let mut found = Vec::new();
+    let mut waiting = vec![(0..old.len(), 0..new.len())];
+    while let Some((within_old, within_new)) = waiting.pop() {
+        let longest = longest_match(old, new, &places, within_old.clone(), within_new.clone());
+        if longest.len > 0 {
+            found.push(longest);
+            waiting.push((within_old.start..longest.old, within_new.start..longest.new));
+            waiting.push((
+                longest.old + longest.len..within_old.end,
+                longest.new + longest.len..within_new.end,
+            ));
         }
     }
-    let (mut i, mut j) = (0, 0);
-    while i < gone.len() || j < came.len() {
-        if i < gone.len() && j < came.len() && gone[i] == came[j] {
-            edits.push(Edit {
-                mark: ' ',
-                line: &gone[i],
-            });
-            (i, j) = (i + 1, j + 1);
-        } else if j == came.len() || (i < gone.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]) {
-            edits.push(Edit {
-                mark: '-',
-                line: &gone[i],
-            });
-            i += 1;
-        } else {
-            edits.push(Edit {
-                mark: '+',
-                line: &came[j],
-            });
-            j += 1;
+    found.sort_unstable_by_key(|found| found.old);
+    found
+}
+
+/// The first of the longest runs of lines that parts of both texts have.
+fn longest_match(
+    old: &[String],
+    new: &[String],
+    places: &[&[usize]],
+    within_old: Range<usize>,
+    within_new: Range<usize>,
+) -> Match {
+    let mut best = Match {
+        old: within_old.start,
+        new: within_new.start,
+        len: 0,
+    };
+    // How long the run is that ends before a line of the old text, for each line of the new one where one does.
+    let mut ending: HashMap<usize, usize> = HashMap::new();
+    for i in within_old.clone() {
+        let mut next = HashMap::new();
+        for j in places[i].iter().copied().filter(|j| within_new.contains(j)) {
+            let len = 1 + j.checked_sub(1).and_then(|j| ending.get(&j)).copied().unwrap_or(0);
+            next.insert(j, len);
+            if len > best.len {
+                best = Match {
+                    old: i + 1 - len,
+                    new: j + 1 - len,
+                    len,
+                };
+            }
         }
+        ending = next;
     }
+    while best.old > within_old.start && best.new > within_new.start && old[best.old - 1] == new[best.new - 1] {
+        (best.old, best.new, best.len) = (best.old - 1, best.new - 1, best.len + 1);
+    }
+    while best.old + best.len < within_old.end
+        && best.new + best.len < within_new.end
+        && old[best.old + best.len] == new[best.new + best.len]
+    {
+        best.len += 1;
+    }
+    best
 }
 
 fn hunk(edits: &[Edit<'_>], from: usize, to: usize, text: &mut String) {
@@ -163,6 +212,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn marks(old: &str, new: &str) -> String {
+        let [old, new] = [old, new].map(|text| text.chars().map(String::from).collect::<Vec<_>>());
+        let edits = edits(&old, &new);
+        edits.iter().map(|edit| format!("{}{}", edit.mark, edit.line)).collect()
+    }
+
+    #[test]
+    fn what_goes_is_shown_before_what_comes_around_the_longest_run_in_common() {
+        assert_eq!(marks("ab", "acab"), "+a+c a b");
+        assert_eq!(marks("axcyb", "apcqb"), " a-x+p c-y+q b");
+        assert_eq!(marks("1212", "2121"), "+2 1 2 1-2");
+        assert_eq!(marks("", "ab"), "+a+b");
+        assert_eq!(marks("same", "same"), " s a m e");
+    }
 
     #[test]
     fn a_changed_claim_is_shown_as_upstream_shows_it() {

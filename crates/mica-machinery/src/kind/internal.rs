@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::check::is_empty;
-use crate::facts::{Field, Shape, TypeId, facts};
+use crate::facts::{Field, Shape, Type, TypeId, facts};
 
 /// A value of the type with this OpenAPI name.
 pub fn shown(value: &Value, openapi: &str) -> String {
@@ -16,10 +16,49 @@ pub fn shown(value: &Value, openapi: &str) -> String {
     }
 }
 
+const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
+
+/// What the unversioned PodSpec has in its security context.
+const OF_HOST: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
+
+/// What the unversioned PodSpec has elsewhere than the versioned one: a field, and the one that it follows.
+const MOVED: [(&str, &str); 3] = [
+    ("setHostnameAsFQDN", "subdomain"),
+    ("preemptionPolicy", "priority"),
+    ("overhead", "runtimeClassName"),
+];
+
+/// The PodSpec, whose unversioned form has another order and keeps what is about the host elsewhere.
+fn shown_pod_spec(spec: &Value, ty: &Type) -> String {
+    let part = |field: &Field, shown: String| format!("\"{}\":{shown}", field.go);
+    let plain = |field: &Field| part(field, shown_field(&spec[field.json], field));
+    let named = |name: &str| ty.fields.iter().find(|field| field.json == name);
+    let of_host = || OF_HOST.iter().filter_map(|name| named(name)).map(plain);
+    let mut parts = Vec::with_capacity(ty.fields.len());
+    for field in &ty.fields {
+        match field.json {
+            "serviceAccount" => {}
+            name if OF_HOST.contains(&name) || MOVED.iter().any(|(moved, _)| *moved == name) => {}
+            "securityContext" if spec[field.json].is_object() => {
+                let own = shown_field(&spec[field.json], field);
+                let own = own.trim_start_matches('{');
+                parts.push(part(field, format!("{{{},{own}", of_host().collect::<Vec<_>>().join(","))));
+            }
+            _ => parts.push(plain(field)),
+        }
+        let moved = MOVED.iter().filter(|(_, before)| *before == field.json);
+        parts.extend(moved.filter_map(|(name, _)| named(name)).map(plain));
+    }
+    format!("{{{}}}", parts.join(","))
+}
+
 fn shown_struct(value: &Value, id: TypeId) -> String {
     let ty = facts().ty(id);
     if value.is_null() {
         return "null".to_owned();
+    }
+    if ty.openapi == POD_SPEC {
+        return shown_pod_spec(value, ty);
     }
     let plain = ty.openapi.starts_with("io.k8s.apimachinery.");
     let null = Value::Null;
@@ -84,6 +123,18 @@ mod tests {
             shown(&method, "io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod"),
             r#"{"Type":"ByHat"}"#
         );
+    }
+
+    #[test]
+    fn a_pod_keeps_what_is_about_its_host_in_its_security_context() {
+        let spec = json!({"serviceAccount": "a", "serviceAccountName": "a", "hostPID": true, "securityContext": {},
+            "preemptionPolicy": "Never"});
+        let shown = shown(&spec, POD_SPEC);
+        let host = r#""NodeName":"","SecurityContext":{"HostNetwork":false,"HostPID":true,"HostIPC":false,"ShareProcessNamespace":null,"HostUsers":null,"SELinuxOptions":null,"#;
+        assert!(shown.contains(host), "{shown}");
+        assert!(shown.contains(r#""Priority":null,"PreemptionPolicy":"Never","DNSConfig""#), "{shown}");
+        assert!(!shown.contains("DeprecatedServiceAccount"), "{shown}");
+        assert_eq!(shown.matches("HostPID").count(), 1, "{shown}");
     }
 
     #[test]
