@@ -26,7 +26,7 @@ RUN_CONFORMANCE = python3 compat/conformance/run.py --e2e "$(E2E)" --controller-
 GOFMT = "$$(go env GOROOT)/bin/gofmt"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak fuzz bench fmt fmt-check lint tools facts golden golden-update differ compat compat-record conformance conformance-update
+.PHONY: help run test soak fuzz bench fmt fmt-check lint deny tools facts golden golden-update differ compat compat-record conformance conformance-update
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ lint: ## clippy and go vet, no warnings allowed
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd compat && go vet ./...
 	cd facts && go vet ./...
+
+deny: ## licences, banned crates and sources of what the workspace depends on
+	cargo deny check licenses bans sources
 
 tools: ## install what the checks need and this machine lacks
 	@scripts/setup
