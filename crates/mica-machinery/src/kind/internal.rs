@@ -19,7 +19,13 @@ pub fn shown(value: &Value, openapi: &str) -> String {
 const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 
 /// What the unversioned PodSpec has in its security context.
-const OF_HOST: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
+const OF_HOST: [&str; 5] = [
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "shareProcessNamespace",
+    "hostUsers",
+];
 
 /// What the unversioned PodSpec has elsewhere than the versioned one: a field, and the one that it follows.
 const MOVED: [(&str, &str); 3] = [
@@ -42,7 +48,10 @@ fn shown_pod_spec(spec: &Value, ty: &Type) -> String {
             "securityContext" if spec[field.json].is_object() => {
                 let own = shown_field(&spec[field.json], field);
                 let own = own.trim_start_matches('{');
-                parts.push(part(field, format!("{{{},{own}", of_host().collect::<Vec<_>>().join(","))));
+                parts.push(part(
+                    field,
+                    format!("{{{},{own}", of_host().collect::<Vec<_>>().join(",")),
+                ));
             }
             _ => parts.push(plain(field)),
         }
@@ -132,7 +141,10 @@ mod tests {
         let shown = shown(&spec, POD_SPEC);
         let host = r#""NodeName":"","SecurityContext":{"HostNetwork":false,"HostPID":true,"HostIPC":false,"ShareProcessNamespace":null,"HostUsers":null,"SELinuxOptions":null,"#;
         assert!(shown.contains(host), "{shown}");
-        assert!(shown.contains(r#""Priority":null,"PreemptionPolicy":"Never","DNSConfig""#), "{shown}");
+        assert!(
+            shown.contains(r#""Priority":null,"PreemptionPolicy":"Never","DNSConfig""#),
+            "{shown}"
+        );
         assert!(!shown.contains("DeprecatedServiceAccount"), "{shown}");
         assert_eq!(shown.matches("HostPID").count(), 1, "{shown}");
     }
