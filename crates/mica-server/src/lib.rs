@@ -4,6 +4,7 @@
 //! `registry`, and the registry reads and writes the store. `plane` knows which control planes exist.
 
 pub mod admission;
+pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod base;

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::check::Checker;
 use crate::admission::{Admissions, PodAccounts};
+use crate::audit::{AuditOptions, Auditor};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::Authorizer;
@@ -78,6 +79,8 @@ pub struct ServerOptions {
     pub fairness: FairnessOptions,
     /// What bounds planes where neither they nor their classes say.
     pub limits: Limits,
+    /// What is written down of requests, and where.
+    pub audit: AuditOptions,
 }
 
 impl Default for ServerOptions {
@@ -95,6 +98,7 @@ impl Default for ServerOptions {
             accounts: PodAccounts::default(),
             fairness: FairnessOptions::default(),
             limits: budget::DEFAULT,
+            audit: AuditOptions::default(),
         }
     }
 }
@@ -112,6 +116,7 @@ impl Server {
         }
         let definitions = Arc::new(Definitions::new(store.clone()));
         let egress = Egress::new(options.egress);
+        let auditor = Auditor::open(options.audit, egress.clone(), &options.metrics)?;
         let converter = Converter::new(egress.clone(), &options.metrics);
         let accounts = Accounts::open(&*store, options.issuer).await?;
         let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
@@ -164,6 +169,7 @@ impl Server {
             admissions,
             fairness,
             budgets,
+            auditor,
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
         }))
@@ -171,6 +177,7 @@ impl Server {
 
     /// Starts the loops that run beside requests: following planes, definitions and admission, settling definitions and draining planes.
     pub fn start_loops(self: &Arc<Self>, tasks: &TaskTracker, stop: &CancellationToken) {
+        self.auditor.start();
         let (server, following) = (self.clone(), stop.clone());
         tasks.spawn(async move {
             let followed = futures::future::join5(

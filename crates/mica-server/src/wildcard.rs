@@ -43,6 +43,9 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
     let permit = authorizer
         .authorize_everywhere(&call.user, verb, path, &call.query)
         .await?;
+    if let Some(trail) = call.context.audit.get() {
+        trail.allowed(permit.reason(), None);
+    }
     let (served, everywhere) = find(call, path).await?;
     if path.name.is_some() || path.subresource.is_some() || !served.has_verb(verb.as_str()) {
         return Err(ApiError::method_not_allowed());

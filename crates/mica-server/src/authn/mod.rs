@@ -66,6 +66,8 @@ impl Server {
                 None => self.authenticator.nobody()?,
             },
         };
+        // Audit tells of who asked, also where that one acts as another.
+        let _ = context.proven.set(user.clone());
         match impersonate::asked(headers)? {
             None => Ok(user),
             Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
@@ -109,9 +111,8 @@ impl Server {
         let verb = request.method().as_str().to_ascii_lowercase();
         let root = self.directory.root();
         let authorizer = &self.authorizer;
-        authorizer
-            .authorize_path(&user, &root, &verb, request.uri().path())
-            .await
+        let allowed = authorizer.authorize_path(&user, &root, &verb, request.uri().path());
+        allowed.await.map(drop)
     }
 
     /// The user that another wants to act as. It is one of the plane that the request is for.

@@ -132,12 +132,36 @@ pub struct Grant {
     /// Whether a change of what is not there may make it, or why not. Private, so that only this module makes a grant.
     may_create: Result<(), String>,
     by: By,
+    /// Why it was given.
+    reason: String,
     annotations: Annotations,
 }
 
 /// What admission wants audit to know of a request, by key. Clones of a grant share it.
 #[derive(Clone, Debug, Default)]
-struct Annotations(Arc<Mutex<BTreeMap<String, String>>>);
+pub struct Annotations(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Annotations {
+    /// Adds what was told to what is known; that stays where both speak.
+    pub fn add_to(&self, known: &mut BTreeMap<String, String>) {
+        for (key, value) in self.0.lock().iter() {
+            known.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// A request that authorization refused, and why. It goes with the error to audit, and no further.
+#[derive(Debug, thiserror::Error)]
+#[error("not authorized: {reason}")]
+pub struct Denied {
+    reason: String,
+}
+
+impl Denied {
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
 
 /// Who gave a permission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,9 +182,14 @@ impl Grant {
         self.annotations.0.lock().insert(key, value);
     }
 
-    /// What audit was told.
-    pub fn annotations(&self) -> BTreeMap<String, String> {
-        self.annotations.0.lock().clone()
+    /// What audit is told, now and later.
+    pub fn annotations(&self) -> &Annotations {
+        &self.annotations
+    }
+
+    /// Why it was given.
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// The same permission for another object of the same collection: what deletecollection does to each.
@@ -195,9 +224,15 @@ pub struct Permit {
     user: Arc<User>,
     verb: Verb,
     may_create: Result<(), String>,
+    reason: String,
 }
 
 impl Permit {
+    /// Why it was given.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
     /// The grant for what the request turned out to be about.
     pub fn grant(self, target: Target) -> Grant {
         Grant {
@@ -206,6 +241,7 @@ impl Permit {
             user: self.user,
             may_create: self.may_create,
             by: By::Authorization,
+            reason: self.reason,
             annotations: Annotations::default(),
         }
     }
@@ -376,17 +412,21 @@ impl Authorizer {
         path: &ResourcePath,
         query: &Query,
     ) -> Result<Permit, ApiError> {
-        let permit = |may_create| Permit {
+        let permit = |may_create, reason| Permit {
             user: user.clone(),
             verb,
             may_create,
+            reason,
         };
         if user.administers(plane.id) {
-            return Ok(permit(Ok(())));
+            return Ok(permit(Ok(()), String::new()));
         }
         let about = path.about(query).unwrap_or_default();
         let action = action(verb, path, &about);
-        self.require(user, plane, action).await?;
+        let decided = self.decide(user, plane, &Asked::Resource(action)).await?;
+        if !decided.allowed {
+            return Err(forbidden(user, &action, &decided.reason).because(Denied { reason: decided.reason }));
+        }
         let may_create = match verb {
             Verb::Update | Verb::Patch => {
                 let creating = Action {
@@ -398,7 +438,7 @@ impl Authorizer {
             }
             _ => Ok(()),
         };
-        Ok(permit(may_create))
+        Ok(permit(may_create, decided.reason))
     }
 
     /// The same for a read of all planes.
@@ -413,31 +453,28 @@ impl Authorizer {
         let action = action(verb, path, &about);
         let decision = self.decide_everywhere(user, &Asked::Resource(action)).await?;
         if !decision.allowed {
-            return Err(forbidden(user, &action, &decision.reason));
+            return Err(forbidden(user, &action, &decision.reason).because(Denied {
+                reason: decision.reason,
+            }));
         }
         Ok(Permit {
             user: user.clone(),
             verb,
             may_create: Ok(()),
+            reason: decision.reason,
         })
     }
 
-    /// Decides about a request for a path that is no resource.
-    pub async fn authorize_path(&self, user: &User, plane: &Plane, verb: &str, path: &str) -> Result<(), ApiError> {
+    /// Decides about a request for a path that is no resource. Returns why it is allowed.
+    pub async fn authorize_path(&self, user: &User, plane: &Plane, verb: &str, path: &str) -> Result<String, ApiError> {
         let decision = self.decide(user, plane, &Asked::Path { verb, path }).await?;
-        if decision.allowed {
-            return Ok(());
-        }
-        Err(forbidden_path(user, verb, path, &decision.reason))
+        judged_path(user, verb, path, decision)
     }
 
     /// The same at the address of all planes.
-    pub async fn authorize_path_everywhere(&self, user: &User, verb: &str, path: &str) -> Result<(), ApiError> {
+    pub async fn authorize_path_everywhere(&self, user: &User, verb: &str, path: &str) -> Result<String, ApiError> {
         let decision = self.decide_everywhere(user, &Asked::Path { verb, path }).await?;
-        if decision.allowed {
-            return Ok(());
-        }
-        Err(forbidden_path(user, verb, path, &decision.reason))
+        judged_path(user, verb, path, decision)
     }
 
     /// The answer to a request for a plane that does not exist: who could not enter it must not learn that.
@@ -543,6 +580,14 @@ fn forbidden(user: &User, action: &Action<'_>, reason: &str) -> ApiError {
     ApiError::forbidden(&GroupResource::new(action.group, action.resource), action.name, &why)
 }
 
+fn judged_path(user: &User, verb: &str, path: &str, decision: Decision) -> Result<String, ApiError> {
+    let reason = decision.reason;
+    if decision.allowed {
+        return Ok(reason);
+    }
+    Err(forbidden_path(user, verb, path, &reason).because(Denied { reason }))
+}
+
 fn forbidden_path(user: &User, verb: &str, path: &str, reason: &str) -> ApiError {
     let mut why = format!("User {} cannot {verb} path {}", quote(&user.name), quote(path));
     if !reason.is_empty() {
@@ -560,6 +605,7 @@ pub(crate) fn system(verb: Verb, target: Target) -> Grant {
         user: Arc::new(User::system()),
         may_create: Ok(()),
         by: By::Server,
+        reason: String::new(),
         annotations: Annotations::default(),
     }
 }

@@ -131,6 +131,15 @@ impl Egress {
 
     /// Sends a JSON document and returns the JSON document of a good answer.
     pub async fn post(&self, call: &Call<'_>, body: Bytes) -> Result<Bytes, CallError> {
+        self.ask(call, body).await?.into_json()
+    }
+
+    /// Sends a JSON document to somebody whose answer says nothing but whether it is good.
+    pub async fn tell(&self, call: &Call<'_>, body: Bytes) -> Result<(), CallError> {
+        self.ask(call, body).await?.into_nothing()
+    }
+
+    async fn ask(&self, call: &Call<'_>, body: Bytes) -> Result<Reply, CallError> {
         let target = Target::new(call.to, call.timeout)?;
         let deadline = Instant::now() + call.timeout;
         let at = |cause: Cause| CallError::Transport {
@@ -152,7 +161,7 @@ impl Egress {
         target: &Target<'_>,
         body: Bytes,
         deadline: Instant,
-    ) -> Result<Bytes, CallError> {
+    ) -> Result<Reply, CallError> {
         let at = |cause: Cause| CallError::Transport {
             url: target.url(),
             cause,
@@ -161,7 +170,7 @@ impl Egress {
         for _ in 0..RETRIES {
             let reply = self.attempt(call, target, &place, body.clone(), deadline).await?;
             let Some(pause) = reply.retry_after() else {
-                return reply.into_json();
+                return Ok(reply);
             };
             let then = Instant::now() + pause;
             if then >= deadline {
@@ -170,7 +179,7 @@ impl Egress {
             }
             tokio::time::sleep_until(then).await;
         }
-        self.attempt(call, target, &place, body, deadline).await?.into_json()
+        self.attempt(call, target, &place, body, deadline).await
     }
 
     /// Asks once, whatever the answer.

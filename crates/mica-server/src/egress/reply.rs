@@ -75,6 +75,15 @@ impl Reply {
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 
+    /// Whether the answer is a good one.
+    pub(super) fn into_nothing(self) -> Result<(), CallError> {
+        if self.status.is_success() {
+            Ok(())
+        } else {
+            Err(CallError::Answer(self.refusal()))
+        }
+    }
+
     /// The JSON document of a good answer.
     pub(super) fn into_json(self) -> Result<Bytes, CallError> {
         if self

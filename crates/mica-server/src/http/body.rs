@@ -36,6 +36,16 @@ pub trait Observer: Send {
     fn ended(self: Box<Self>, sent: u64);
 }
 
+/// Two who are told of one end.
+struct Both(Box<dyn Observer>, Box<dyn Observer>);
+
+impl Observer for Both {
+    fn ended(self: Box<Self>, sent: u64) {
+        self.0.ended(sent);
+        self.1.ended(sent);
+    }
+}
+
 pub struct Body {
     source: Source,
     sent: u64,
@@ -172,10 +182,40 @@ impl Body {
         self
     }
 
-    /// Calls `observer` when this body is finished or dropped.
+    /// Calls `observer` when this body is finished or dropped, after those who asked before.
     #[must_use]
     pub fn observed(mut self, observer: Box<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.observer = Some(match self.observer.take() {
+            None => observer,
+            Some(before) => Box::new(Both(before, observer)),
+        });
+        self
+    }
+
+    /// The pieces of a body that is all there, shared and not copied.
+    pub(crate) fn pieces(&self) -> Option<Vec<Bytes>> {
+        match &self.source {
+            Source::Empty => Some(Vec::new()),
+            Source::Full(bytes) => Some(vec![bytes.clone()]),
+            Source::Chunks(chunks) => Some(chunks.queue.iter().cloned().collect()),
+            Source::Stream(_) | Source::Watch(_) | Source::Gzip(_) => None,
+        }
+    }
+
+    /// Shows each piece of a stream as it is sent, before it is compressed.
+    #[must_use]
+    pub(crate) fn seen(mut self, mut see: impl FnMut(&Bytes) + Send + 'static) -> Self {
+        if let Source::Stream(streamed) = &mut self.source {
+            streamed.ahead.iter().for_each(&mut see);
+            let pieces = streamed.pieces.take();
+            streamed.pieces = pieces.map(|pieces| -> Pieces {
+                Box::pin(pieces.inspect(move |piece| {
+                    if let Ok(piece) = piece {
+                        see(piece);
+                    }
+                }))
+            });
+        }
         self
     }
 

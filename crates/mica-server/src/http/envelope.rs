@@ -88,6 +88,8 @@ impl<S: Service> Envelope<S> {
             received: Instant::now(),
             deadline: None,
             labels: OnceLock::new(),
+            proven: OnceLock::new(),
+            audit: OnceLock::new(),
         };
         let pending = self.metrics.started(request.method(), context.received);
         let head = request.method() == Method::HEAD;
@@ -99,6 +101,9 @@ impl<S: Service> Envelope<S> {
             }
             Err(refusal) => status_response(&refusal),
         };
+        if let Some(trail) = context.audit.take() {
+            response = trail.answered(response);
+        }
         self.put_headers(&mut response, &context);
         if head {
             // HTTP/2 counts a body here as a broken protocol.
@@ -149,6 +154,9 @@ impl<S: Service> Envelope<S> {
                     request = %line, audit_id = ?context.audit_id, panic = panic_text(&*panic),
                     "a request panicked"
                 );
+                if let Some(trail) = context.audit.get() {
+                    trail.panicked(panic_text(&*panic));
+                }
                 status_response(&ApiError::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "InternalError",
@@ -157,9 +165,11 @@ impl<S: Service> Envelope<S> {
             }
             Err(Elapsed) => {
                 self.metrics.timed_out(context.labels.get());
-                status_response(&ApiError::timeout(
-                    "Timeout: request did not complete within the allotted timeout",
-                ))
+                let late = ApiError::timeout("Timeout: request did not complete within the allotted timeout");
+                if let Some(trail) = context.audit.get() {
+                    trail.refused(&late);
+                }
+                status_response(&late)
             }
         }
     }

@@ -33,6 +33,8 @@ pub use peer::{Peer, Protocol};
 pub use receive::{ReadBodyError, RequestBody, read_body};
 pub use websocket::{Frames, bearer_token, is_websocket, upgrade_watch};
 
+use crate::audit::Trail;
+use crate::authz::User;
 use crate::metrics::RequestLabels;
 use crate::request::Query;
 
@@ -67,6 +69,10 @@ pub struct Context {
     pub deadline: Option<Instant>,
     /// How metrics count this request. Set once, by whoever has understood the path; before that only the method is known.
     pub labels: OnceLock<RequestLabels>,
+    /// Who proved themselves, before they act as anybody else.
+    pub proven: OnceLock<Arc<User>>,
+    /// What is written down of this request, if anything is.
+    pub audit: OnceLock<Box<Trail>>,
 }
 
 impl Context {
@@ -78,6 +84,8 @@ impl Context {
             received: Instant::now(),
             deadline: None,
             labels: OnceLock::new(),
+            proven: OnceLock::new(),
+            audit: OnceLock::new(),
         }
     }
 }

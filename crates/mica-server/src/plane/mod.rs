@@ -19,6 +19,7 @@ use mica_api::PlaneId;
 use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
+use crate::audit::plane::PlaneAudit;
 use crate::authz::{Grant, Target};
 use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
@@ -69,6 +70,8 @@ pub struct Plane {
     pub class: Arc<Class>,
     /// Its own, or else those of its class.
     pub limits: Limits,
+    /// What the plane itself wants to have written down.
+    pub audit: Option<Arc<PlaneAudit>>,
     /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
     /// moved or dropped before it heard.
     pub state_key: Key,

@@ -19,6 +19,7 @@ use mica_machinery::facts::facts;
 use mica_store::Store;
 
 use crate::admission::Admissions;
+use crate::audit::{Asking, Auditor, What};
 use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
 use crate::authz::{Authorizer, User};
@@ -61,6 +62,7 @@ pub struct Server {
     pub admissions: Arc<Admissions>,
     pub fairness: Fairness,
     pub budgets: Arc<Budgets>,
+    pub auditor: Arc<Auditor>,
     pub(crate) checks_policies: bool,
 }
 
@@ -91,6 +93,17 @@ impl Call<'_> {
         }
     }
 
+    /// Lets the plane's own audit know of the request.
+    pub fn enter(&self, what: What<'_>, plane: &Plane) {
+        let asking = Asking {
+            context: self.context,
+            parts: self.parts,
+            address: &self.located.address,
+            what,
+        };
+        self.server.auditor.enter(&asking, plane);
+    }
+
     pub fn header(&self, name: &HeaderName) -> &str {
         self.parts
             .headers
@@ -117,7 +130,12 @@ impl Service for Arc<Server> {
         let mut classified = Classified::default();
         let mut response = match answer(self, context, &mut parts, body, &mut classified).await {
             Ok(response) => response,
-            Err(error) => refuse(&error, negotiate::error_output(Asked::of(&parts))),
+            Err(error) => {
+                if let Some(trail) = context.audit.get() {
+                    trail.refused(&error);
+                }
+                refuse(&error, negotiate::error_output(Asked::of(&parts)))
+            }
         };
         classified.tell(response.headers_mut());
         response
@@ -131,10 +149,44 @@ async fn answer(
     incoming: RequestBody,
     classified: &mut Classified,
 ) -> Result<Response<Body>, ApiError> {
-    let located = locate(server, context, parts).await?;
+    let located = match locate(server, context, parts).await {
+        Ok(located) => located,
+        Err(error) => {
+            audit_unplaced(server, context, parts);
+            return Err(error);
+        }
+    };
     let query = Query::parse(parts.uri.query());
-    let user = server.authenticate(context, &parts.headers, &located).await?;
+    let authenticated = server.authenticate(context, &parts.headers, &located).await;
     let path = request::parse(&located.segments);
+    let inside = match &path {
+        Ok(Path::Resource(_)) => String::new(),
+        _ => inside(parts, &located),
+    };
+    let asking = Asking {
+        context,
+        parts,
+        address: &located.address,
+        what: What::of(&path, &query, &inside),
+    };
+    server.auditor.begin(&asking);
+    let user = match authenticated {
+        Ok(user) => user,
+        Err(error) => {
+            // The plane may want to know who failed to enter it.
+            if located.address != Address::AllPlanes
+                && let Ok(plane) = server.plane(&located.address).await
+            {
+                server.auditor.enter(&asking, &plane);
+            }
+            return Err(error);
+        }
+    };
+    if let Some(trail) = context.audit.get()
+        && context.proven.get().is_some_and(|proven| !Arc::ptr_eq(proven, &user))
+    {
+        trail.acts_as(&user);
+    }
     let visitor = Visitor {
         user: &user,
         located: &located,
@@ -164,6 +216,9 @@ async fn answer(
         warnings: Vec::new(),
         watching: entered.watching(),
     };
+    if let Some(trail) = context.audit.get() {
+        trail.sent(&call.body, call.header(&CONTENT_TYPE));
+    }
     match path? {
         Path::Resource(path) => {
             let mut answer = resource::answer(&mut call, &path).await;
@@ -184,26 +239,51 @@ async fn answer(
             }
         }
         path => {
-            // As it is seen from inside the plane.
-            let mut inside = format!("/{}", call.located.segments.join("/"));
-            if call.parts.uri.path().ends_with('/') && !inside.ends_with('/') {
-                inside.push('/');
-            }
-            authorize_path(&call, &inside).await?;
+            authorize_path(&call, &path, &inside).await?;
             Box::pin(discover::answer(&call, &path)).await
         }
     }
 }
 
+/// The path of a request as it is seen from inside its plane.
+fn inside(parts: &http::request::Parts, located: &Located) -> String {
+    let mut inside = format!("/{}", located.segments.join("/"));
+    if parts.uri.path().ends_with('/') && !inside.ends_with('/') {
+        inside.push('/');
+    }
+    inside
+}
+
+/// Audits a request that cannot be understood.
+fn audit_unplaced(server: &Arc<Server>, context: &Context, parts: &http::request::Parts) {
+    let asking = Asking {
+        context,
+        parts,
+        address: &Address::Root,
+        what: What::Path {
+            inside: parts.uri.path(),
+            answers_object: true,
+        },
+    };
+    server.auditor.begin(&asking);
+}
+
 /// Decides about a request that is about no resource.
-async fn authorize_path(call: &Call<'_>, path: &str) -> Result<(), ApiError> {
+async fn authorize_path(call: &Call<'_>, path: &Path, inside: &str) -> Result<(), ApiError> {
     let verb = call.parts.method.as_str().to_ascii_lowercase();
     let authorizer = &call.server.authorizer;
-    if call.located.address == Address::AllPlanes {
-        return authorizer.authorize_path_everywhere(&call.user, &verb, path).await;
+    let reason = if call.located.address == Address::AllPlanes {
+        authorizer.authorize_path_everywhere(&call.user, &verb, inside).await?
+    } else {
+        let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+        let answers_object = !matches!(path, Path::Other);
+        call.enter(What::Path { inside, answers_object }, &plane);
+        authorizer.authorize_path(&call.user, &plane, &verb, inside).await?
+    };
+    if let Some(trail) = call.context.audit.get() {
+        trail.allowed(&reason, None);
     }
-    let plane = call.server.plane_for(&call.user, &call.located.address).await?;
-    authorizer.authorize_path(&call.user, &plane, &verb, path).await
+    Ok(())
 }
 
 /// Whether the body is read while it arrives: a plane's snapshot has no limit.

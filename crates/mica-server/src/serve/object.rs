@@ -69,6 +69,9 @@ fn write_request(
     let options = WriteOptions::read(&call.query, use_)?;
     let media = media(call, Route::Object, served)?;
     let read = body::read(body_format(call)?, &call.body, wanted(served), options.field_validation)?;
+    if let Some(trail) = call.context.audit.get() {
+        trail.read(&read.object, |object| served.strategy().default(object));
+    }
     let manager = manager(call, &options.field_manager);
     let managers = Managers::Recorded(read.managers);
     let request = WriteRequest {

@@ -7,6 +7,7 @@ use mica_machinery::field::{Error, Path};
 use mica_machinery::kind::autoscaling::scale;
 
 use super::{Call, object, stream};
+use crate::audit::What;
 use crate::authz::Target;
 use crate::custom::Definition;
 use crate::encode::{Include, Media};
@@ -19,16 +20,23 @@ use crate::request::{Address, ResourcePath, Verb};
 use crate::scheme::{Listed, Scheme, Served};
 use crate::{objects, review, subresource};
 
+/// Tells audit that what is used is on its way out.
+const DEPRECATED: &str = "k8s.io/deprecated";
+
 pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
     if call.located.address == Address::AllPlanes {
         return Box::pin(crate::wildcard::answer(call, path)).await;
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+    call.enter(What::Resource(path, &call.query), &plane);
     let authorizer = &call.server.authorizer;
     let permit = authorizer
         .authorize(&call.user, verb, &plane, path, &call.query)
         .await?;
+    if let Some(trail) = call.context.audit.get() {
+        trail.allowed(permit.reason(), None);
+    }
     let (served, definition) = find(call, &plane, path).await?;
     if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
         call.warnings.push(text.to_owned());
@@ -49,6 +57,14 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         definition,
     };
     let grant = permit.grant(target);
+    if let Some(trail) = call.context.audit.get() {
+        trail.allowed(grant.reason(), Some(grant.annotations().clone()));
+        let served = &grant.target.served;
+        let dated = served.custom_kind().and_then(|kind| kind.deprecation.as_deref());
+        if dated.or(served.strategy().deprecation()).is_some() {
+            trail.annotate(DEPRECATED, "true");
+        }
+    }
     if let Some(special) = subresource::find(&grant.target) {
         return Box::pin(special.answer(call, &grant)).await;
     }
