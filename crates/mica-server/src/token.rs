@@ -22,6 +22,9 @@ use crate::subresource;
 
 const TOKEN_REQUEST: (&str, &str, &str) = ("authentication.k8s.io", "v1", "TokenRequest");
 
+/// Tells audit which token was made, by its id.
+const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
+
 /// Makes a token for a service account.
 pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     plane::check_state(grant)?;
@@ -78,6 +81,9 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let seconds = object::int(&request, &["spec", "expirationSeconds"]).unwrap_or_default();
     let accounts = &call.server.accounts;
     let token = accounts.issue(&target.plane, &account, &bound, &audiences, seconds, now);
+    if let Some(id) = account::id_of(&token) {
+        grant.annotate(ISSUED.to_owned(), format!("JTI={id}"));
+    }
     let expires = now + jiff::SignedDuration::from_secs(seconds);
     let status = json!({"token": token, "expirationTimestamp": mica_machinery::time::now_text(expires)});
     object::set(&mut request, &["status"], status);

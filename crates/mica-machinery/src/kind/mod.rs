@@ -35,7 +35,7 @@ pub mod storage;
 mod table;
 #[cfg(test)]
 mod tests;
-pub(crate) mod webhook;
+pub mod webhook;
 mod workload;
 
 pub use table::{PRIORITIES, resources};

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::field::quote;
 use mica_machinery::object;
@@ -344,4 +345,12 @@ pub fn uid_differs(kind: &str, name: &str, uid: &str) -> ApiError {
     details.insert("name".to_owned(), name.into());
     details.insert("kind".to_owned(), kind.into());
     ApiError::new(http::StatusCode::CONFLICT, "Conflict", message).with_details(details)
+}
+
+/// The id in a token, which may be known; the token may not.
+pub(crate) fn id_of(token: &str) -> Option<String> {
+    let claims = token.split('.').nth(1)?;
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    claims["jti"].as_str().map(ToOwned::to_owned)
 }

@@ -23,6 +23,7 @@ use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
 use super::{Context, Plane, State};
+use crate::audit::plane::Compiled;
 use crate::base::Birth;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Schemes, Served};
@@ -60,6 +61,9 @@ struct StateRecord {
     class: String,
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
     limits: Limits,
+    /// `spec.audit`; null for none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    audit: Value,
 }
 
 impl StateRecord {
@@ -70,6 +74,7 @@ impl StateRecord {
             context: Context::Plane,
             class: String::new(),
             limits: Limits::default(),
+            audit: Value::Null,
         }
     }
 
@@ -80,6 +85,7 @@ impl StateRecord {
             context: context(plane),
             class: object::string(plane, &["spec", "className"]).to_owned(),
             limits: Limits::of(&plane["spec"]["limits"]),
+            audit: plane["spec"]["audit"].clone(),
         }
     }
 }
@@ -116,6 +122,8 @@ pub struct Directory {
     cache: Followed<Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<Option<Arc<str>>>,
+    /// What planes say about audit, compiled.
+    audits: Compiled,
     /// By name: what a class says, or that there is none.
     classes: Followed<Arc<Class>>,
     names: Cache<PlaneId, Arc<str>>,
@@ -185,6 +193,7 @@ impl Directory {
             layers,
             cache: Followed::new(CACHED_PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
+            audits: Compiled::default(),
             classes: Followed::new(CACHED_CLASSES),
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
@@ -353,6 +362,7 @@ impl Directory {
             context: recorded.context,
             limits: recorded.limits.or(class.limits),
             class,
+            audit: self.audits.of(&recorded.audit),
             state_key,
             state_revision: state.revision,
             birth_key,
@@ -518,6 +528,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         context: Context::Plane,
         class: Arc::default(),
         limits: Limits::default(),
+        audit: None,
         state_key: state_key(id),
         state_revision: Revision(0),
         birth_key: birth_key(id),

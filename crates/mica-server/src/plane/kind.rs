@@ -3,10 +3,12 @@
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{self, AGE, NAME};
 use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
-use mica_machinery::{names, object};
+use mica_machinery::kind::webhook::validate_url;
+use mica_machinery::{audit, names, object};
 use serde_json::{Value, json};
 
 use super::limits;
+use crate::egress::ClientConfig;
 
 pub const GROUP: &str = "mica.dev";
 pub const VERSION: &str = "v1alpha1";
@@ -254,6 +256,25 @@ fn reserved_name(name: &str) -> ErrorList {
     vec![Error::invalid(&path, name, reason)]
 }
 
+fn audit_errors(audit: &Value, path: &Path) -> ErrorList {
+    if audit.is_null() {
+        return ErrorList::new();
+    }
+    let (policy, webhook) = (path.child("policy"), path.child("webhook"));
+    let mut errors = audit::validate(&audit["policy"], Some(&policy));
+    if object::list(audit, &["policy", "rules"]).is_empty() {
+        errors.push(Error::required(&policy.child("rules"), "a policy without rules writes nothing down"));
+    }
+    match object::string(audit, &["webhook", "url"]) {
+        "" => errors.push(Error::required(&webhook.child("url"), "events go there")),
+        url => errors.extend(validate_url(url, &webhook.child("url"))),
+    }
+    if let Err(error) = ClientConfig::from_value(&audit["webhook"]) {
+        errors.push(Error::invalid(&webhook.child("caBundle"), "", error.to_string()));
+    }
+    errors
+}
+
 fn validate_spec(plane: &Value) -> ErrorList {
     let spec = Path::new("spec");
     let mut errors = ErrorList::new();
@@ -281,6 +302,7 @@ fn validate_spec(plane: &Value) -> ErrorList {
         );
     }
     errors.extend(limits::validate(&plane["spec"]["limits"], &spec.child("limits")));
+    errors.extend(audit_errors(&plane["spec"]["audit"], &spec.child("audit")));
     let mut seen = Vec::new();
     for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {
         let path = spec.child("addresses").index(i);

@@ -12,6 +12,7 @@ use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
 use mica_server::admission::PodAccounts;
+use mica_server::audit::AuditOptions;
 use mica_server::egress::EgressOptions;
 use mica_server::fairness::FairnessOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
@@ -62,6 +63,16 @@ impl World {
             ..ServerOptions::default()
         };
         Self::made(store, ListenOptions::default(), options).await
+    }
+
+    /// Where requests are written down, and planes may call what the options say.
+    pub async fn auditing(audit: AuditOptions, egress: EgressOptions) -> Self {
+        let options = ServerOptions {
+            audit,
+            egress,
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
     }
 
     /// Where pods need service accounts, or do not.
@@ -198,6 +209,7 @@ impl World {
         let drained = self.serving.await.unwrap();
         self.tasks.close();
         self.tasks.wait().await;
+        self.server.auditor.close(PATIENCE).await;
         drained
     }
 }
