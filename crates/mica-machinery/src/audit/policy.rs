@@ -8,7 +8,14 @@ use crate::{names, object, yaml};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
-const POLICY_FIELDS: [&str; 6] = ["apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"];
+const POLICY_FIELDS: [&str; 6] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "rules",
+    "omitStages",
+    "omitManagedFields",
+];
 const RULE_FIELDS: [&str; 9] = [
     "level",
     "users",
@@ -338,7 +345,9 @@ fn not_texts(of: &Value, field: &str, path: &Path) -> ErrorList {
         None | Some(Value::Null) => ErrorList::new(),
         Some(Value::Array(texts)) => {
             let others = texts.iter().enumerate().filter(|(_, text)| !text.is_string());
-            others.map(|(i, text)| wrong(&path.index(i), text, "a string")).collect()
+            others
+                .map(|(i, text)| wrong(&path.index(i), text, "a string"))
+                .collect()
         }
         Some(other) => vec![wrong(&path, other, "a list of strings")],
     }

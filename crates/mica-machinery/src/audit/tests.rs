@@ -83,27 +83,38 @@ rules:
 #[test]
 fn what_is_no_policy_is_refused_in_upstreams_words() {
     let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
-    refused("kind: Policy\nrules: [{level: None}]", &expect!["failed decoding: Object 'apiVersion' is missing in the policy"]);
+    refused(
+        "kind: Policy\nrules: [{level: None}]",
+        &expect!["failed decoding: Object 'apiVersion' is missing in the policy"],
+    );
     refused(
         "apiVersion: v1\nkind: Pod",
         &expect![[r#"failed decoding: no kind "Pod" is registered for version "v1""#]],
     );
     refused(
         &format!("{head}rules: [{{level: None, namespaces: [n], verbs: get}}]"),
-        &expect![[r#"[rules[0].verbs: Invalid value: "get": must be a list of strings, rules[0].namespaces[0]: Invalid value: false: must be a string]"#]],
+        &expect![[
+            r#"[rules[0].verbs: Invalid value: "get": must be a list of strings, rules[0].namespaces[0]: Invalid value: false: must be a string]"#
+        ]],
     );
     refused(head, &expect!["loaded illegal policy with 0 rules"]);
     refused(
         &format!("{head}omitStages: [Foo]\nrules: [{{}}, {{level: FooBar}}]"),
-        &expect![[r#"[omitStages[0]: Invalid value: "Foo": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic, rules[0].level: Required value, rules[1].level: Unsupported value: "FooBar": supported values: "None", "Metadata", "Request", "RequestResponse"]"#]],
+        &expect![[
+            r#"[omitStages[0]: Invalid value: "Foo": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic, rules[0].level: Required value, rules[1].level: Unsupported value: "FooBar": supported values: "None", "Metadata", "Request", "RequestResponse"]"#
+        ]],
     );
     refused(
         &format!("{head}rules: [{{level: None, nonResourceURLs: [logs, '/a*b'], namespaces: [x]}}]"),
-        &expect![[r#"[rules[0].nonResourceURLs[0]: Invalid value: "logs": non-resource URL rules must begin with a '/' character, rules[0].nonResourceURLs[1]: Invalid value: "/a*b": non-resource URL wildcards '*' must be the final character of the rule, rules[0].nonResourceURLs: Invalid value: ["logs","/a*b"]: rules cannot apply to both regular resources and non-resource URLs]"#]],
+        &expect![[
+            r#"[rules[0].nonResourceURLs[0]: Invalid value: "logs": non-resource URL rules must begin with a '/' character, rules[0].nonResourceURLs[1]: Invalid value: "/a*b": non-resource URL wildcards '*' must be the final character of the rule, rules[0].nonResourceURLs: Invalid value: ["logs","/a*b"]: rules cannot apply to both regular resources and non-resource URLs]"#
+        ]],
     );
     refused(
         &format!("{head}rules: [{{level: None, resources: [{{group: a/v1, resourceNames: [x]}}]}}]"),
-        &expect![[r#"[rules[0].resources.group: Invalid value: "a/v1": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), rules[0].resources.resourceNames: Invalid value: ["x"]: using resourceNames requires at least one resource]"#]],
+        &expect![[
+            r#"[rules[0].resources.group: Invalid value: "a/v1": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), rules[0].resources.resourceNames: Invalid value: ["x"]: using resourceNames requires at least one resource]"#
+        ]],
     );
 }
 
@@ -164,7 +175,11 @@ fn an_event_reads_as_upstreams() {
 #[test]
 fn long_user_agents_are_cut() {
     let shown = shown_user_agent(&"\u{e9}".repeat(600));
-    assert!(shown.ends_with("...TRUNCATED") && shown.len() == 1024 + 12, "{}", shown.len());
+    assert!(
+        shown.ends_with("...TRUNCATED") && shown.len() == 1024 + 12,
+        "{}",
+        shown.len()
+    );
 }
 
 fn seen(body: &str, form: Form, omit: Omit) -> Value {
@@ -185,17 +200,29 @@ fn bodies_are_json_on_one_line_without_what_must_not_be_kept() {
     assert_eq!(seen(&escaped, Form::Json, few), json!({"metadata": {"name": "x"}}));
     let list = format!(r#"{{"items":[{object}],"rows":[{{"object":{object}}}]}}"#);
     let bare = json!({"metadata": {"name": "x"}});
-    assert_eq!(seen(&list, Form::Json, few), json!({"items": [bare], "rows": [{"object": bare}]}));
+    assert_eq!(
+        seen(&list, Form::Json, few),
+        json!({"items": [bare], "rows": [{"object": bare}]})
+    );
     let review = Omit::of("authentication.k8s.io", "tokenreviews", "", Managed::Shown);
-    assert_eq!(seen(r#"{"spec":{"token":"s3cret"}}"#, Form::Json, review), json!({"spec": {}}));
+    assert_eq!(
+        seen(r#"{"spec":{"token":"s3cret"}}"#, Form::Json, review),
+        json!({"spec": {}})
+    );
     let request = Omit::of("", "serviceaccounts", "token", Managed::Shown);
-    assert_eq!(seen(r#"{"status":{"token":"s3cret"}}"#, Form::Json, request), json!({"status": {}}));
+    assert_eq!(
+        seen(r#"{"status":{"token":"s3cret"}}"#, Form::Json, request),
+        json!({"status": {}})
+    );
 }
 
 #[test]
 fn a_status_is_known_by_its_beginning() {
     let answer = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}"#;
     assert_eq!(status(answer, Form::Json).unwrap()["status"], "Success");
-    assert_eq!(status(br#"{"kind":"Pod","apiVersion":"v1","x":"Status"}"#, Form::Json), None);
+    assert_eq!(
+        status(br#"{"kind":"Pod","apiVersion":"v1","x":"Status"}"#, Form::Json),
+        None
+    );
     assert_eq!(status(b"a", Form::Json), None);
 }

@@ -178,8 +178,7 @@ impl Parts {
 
     fn name(&self, at: DateTime) -> PathBuf {
         let stamp = at.strftime(STAMP);
-        self.directory
-            .join(format!("{}{stamp}{}", self.stem, self.extension))
+        self.directory.join(format!("{}{stamp}{}", self.stem, self.extension))
     }
 
     /// When a file was put aside, if it was.
@@ -191,7 +190,9 @@ impl Parts {
 
     /// Removes what is too old or too many, and compresses the rest if asked. What fails is left for the next time.
     fn tidy(&self, options: &LogOptions, now: DateTime) {
-        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
         let mut found: Vec<(DateTime, PathBuf)> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
@@ -222,7 +223,12 @@ impl Parts {
 fn compress(path: &Path) -> io::Result<()> {
     let mut to = path.as_os_str().to_owned();
     to.push(".gz");
-    let out = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&to)?;
+    let out = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&to)?;
     let mut encoder = GzEncoder::new(out, Compression::default());
     let written = io::copy(&mut File::open(path)?, &mut encoder).and_then(|_| encoder.finish());
     match written {
@@ -297,8 +303,15 @@ mod tests {
         let directory = path.parent().unwrap();
         let names = names(directory);
         assert_eq!(names.len(), 4, "{names:?}");
-        assert_eq!(names.iter().filter(|name| name.ends_with(".log.gz")).count(), 2, "{names:?}");
-        assert!(names.contains(&"audit-other.log".to_owned()) && !old.exists(), "{names:?}");
+        assert_eq!(
+            names.iter().filter(|name| name.ends_with(".log.gz")).count(),
+            2,
+            "{names:?}"
+        );
+        assert!(
+            names.contains(&"audit-other.log".to_owned()) && !old.exists(),
+            "{names:?}"
+        );
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(directory), mode(&path)), (0o700, 0o600));
         for name in names.iter().filter(|name| name.ends_with(".gz")) {

@@ -95,7 +95,10 @@ enum Runner {
 pub(crate) enum What<'a> {
     Resource(&'a ResourcePath, &'a Query),
     /// A path as it is seen from inside the plane.
-    Path { inside: &'a str, answers_object: bool },
+    Path {
+        inside: &'a str,
+        answers_object: bool,
+    },
 }
 
 impl<'a> What<'a> {
@@ -150,8 +153,9 @@ impl Auditor {
                 truncate: None,
             });
             let path = log.path.display().to_string();
-            let opened = Log::open(log)
-                .map_err(|error| ApiError::unavailable(format!("the audit log {path} cannot be opened")).because(error))?;
+            let opened = Log::open(log).map_err(|error| {
+                ApiError::unavailable(format!("the audit log {path} cannot be opened")).because(error)
+            })?;
             waiting.push(Runner::Log(outbox, Box::new(opened), lost));
         }
         if let Some(webhook) = options.webhook.filter(|_| is_on) {
@@ -189,9 +193,7 @@ impl Auditor {
         for runner in self.waiting.lock().drain(..) {
             running.push(match runner {
                 Runner::Log(outbox, log, lost) => tokio::spawn(log::run(outbox, *log, lost)),
-                Runner::Webhook(outbox, options) => {
-                    tokio::spawn(webhook::run(outbox, self.egress.clone(), *options))
-                }
+                Runner::Webhook(outbox, options) => tokio::spawn(webhook::run(outbox, self.egress.clone(), *options)),
             });
         }
     }
@@ -329,16 +331,17 @@ impl Asking<'_> {
 
     fn verb(&self) -> CompactString {
         match self.what {
-            What::Resource(path, query) => {
-                Verb::of(&self.parts.method, path, query).map_or_else(CompactString::default, |verb| verb.as_str().into())
-            }
+            What::Resource(path, query) => Verb::of(&self.parts.method, path, query)
+                .map_or_else(CompactString::default, |verb| verb.as_str().into()),
             What::Path { .. } => CompactString::from(self.parts.method.as_str()).to_ascii_lowercase(),
         }
     }
 
     fn record(&self) -> Record {
         let headers = &self.parts.headers;
-        let agent = headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let agent = headers
+            .get(http::header::USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
         let verb = self.verb();
         let about = match self.what {
             What::Path { .. } => None,
@@ -450,7 +453,11 @@ mod tests {
         let peer: IpAddr = "127.0.0.1".parse().unwrap();
         for (forwarded, real, expected) in [
             ("", "", &["127.0.0.1"][..]),
-            ("1.2.3.4, nobody, 10.0.0.7", "9.9.9.9", &["1.2.3.4", "10.0.0.7", "9.9.9.9", "127.0.0.1"]),
+            (
+                "1.2.3.4, nobody, 10.0.0.7",
+                "9.9.9.9",
+                &["1.2.3.4", "10.0.0.7", "9.9.9.9", "127.0.0.1"],
+            ),
             ("1.2.3.4", "1.2.3.4", &["1.2.3.4", "127.0.0.1"]),
             ("1.2.3.4,127.0.0.1", "", &["1.2.3.4", "127.0.0.1"]),
             ("127.0.0.1,1.2.3.4", "", &["127.0.0.1", "1.2.3.4", "127.0.0.1"]),

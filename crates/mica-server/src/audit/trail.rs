@@ -18,8 +18,8 @@ use mica_machinery::object;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{Auditor, SCOPE_NAME, SCOPE_TYPE};
 use super::plane::PlaneAudit;
+use super::{Auditor, SCOPE_NAME, SCOPE_TYPE};
 use crate::authz::{Annotations, Denied, User};
 use crate::error::ApiError;
 use crate::http::{Body, Observer};
@@ -127,7 +127,10 @@ impl Trail {
     /// Says something about the request. What was said first stays, as with upstream.
     pub fn annotate(&self, key: &str, value: &str) {
         let mut record = self.record.lock();
-        record.annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        record
+            .annotations
+            .entry(key.to_owned())
+            .or_insert_with(|| value.to_owned());
     }
 
     /// The request is for a project's plane, by whatever address.
@@ -326,7 +329,10 @@ impl Record {
 
     fn body_bytes(&self) -> usize {
         let request = self.request.as_ref().map_or(0, |(body, _)| body.len());
-        let response = self.response.as_ref().map_or(0, |(pieces, _)| pieces.iter().map(Bytes::len).sum());
+        let response = self
+            .response
+            .as_ref()
+            .map_or(0, |(pieces, _)| pieces.iter().map(Bytes::len).sum());
         request + response
     }
 

@@ -2,8 +2,8 @@
 
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{self, AGE, NAME};
-use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
 use mica_machinery::kind::webhook::validate_url;
+use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
 use mica_machinery::{audit, names, object};
 use serde_json::{Value, json};
 
@@ -263,7 +263,10 @@ fn audit_errors(audit: &Value, path: &Path) -> ErrorList {
     let (policy, webhook) = (path.child("policy"), path.child("webhook"));
     let mut errors = audit::validate(&audit["policy"], Some(&policy));
     if object::list(audit, &["policy", "rules"]).is_empty() {
-        errors.push(Error::required(&policy.child("rules"), "a policy without rules writes nothing down"));
+        errors.push(Error::required(
+            &policy.child("rules"),
+            "a policy without rules writes nothing down",
+        ));
     }
     match object::string(audit, &["webhook", "url"]) {
         "" => errors.push(Error::required(&webhook.child("url"), "events go there")),

@@ -109,15 +109,24 @@ fn check(mut event: Value, expected: &Expect) {
     }
     for body in ["requestObject", "responseObject"] {
         for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
-            if let Some(metadata) = event.pointer_mut(&format!("/{body}/metadata")).and_then(Value::as_object_mut) {
+            if let Some(metadata) = event
+                .pointer_mut(&format!("/{body}/metadata"))
+                .and_then(Value::as_object_mut)
+            {
                 metadata.remove(field);
             }
         }
     }
-    if let Some(details) = event.pointer_mut("/responseStatus/details").and_then(Value::as_object_mut) {
+    if let Some(details) = event
+        .pointer_mut("/responseStatus/details")
+        .and_then(Value::as_object_mut)
+    {
         details.remove("uid");
     }
-    if let Some(details) = event.pointer_mut("/responseObject/details").and_then(Value::as_object_mut) {
+    if let Some(details) = event
+        .pointer_mut("/responseObject/details")
+        .and_then(Value::as_object_mut)
+    {
         details.remove("uid");
     }
     expected.assert_eq(&event.to_string());
@@ -132,29 +141,45 @@ async fn requests_are_told_of_as_upstream_tells_of_them() {
     let body = r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
     check(
         audited.end(&root, Method::POST, MAPS, &[JSON], body).await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}},"responseStatus":{"code":201,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"create"}"#]],
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}},"responseStatus":{"code":201,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"create"}"#
+        ]],
     );
     let one = format!("{MAPS}/a");
     check(
         audited.end(&root, Method::POST, MAPS, &[JSON], body).await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","code":409,"details":{"kind":"configmaps","name":"a"},"kind":"Status","message":"configmaps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"},"responseStatus":{"code":409,"details":{"kind":"configmaps","name":"a"},"message":"configmaps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"create"}"#]],
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a"}},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","code":409,"details":{"kind":"configmaps","name":"a"},"kind":"Status","message":"configmaps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"},"responseStatus":{"code":409,"details":{"kind":"configmaps","name":"a"},"message":"configmaps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"create"}"#
+        ]],
     );
     let merge = ("content-type", "application/merge-patch+json");
     check(
-        audited.end(&root, Method::PATCH, &one, &[merge], r#"{"data":{"z":"1"}}"#).await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"data":{"z":"1"}},"requestURI":"/api/v1/namespaces/default/configmaps/a","responseObject":{"apiVersion":"v1","data":{"k":"v","z":"1"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}},"responseStatus":{"code":200,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"patch"}"#]],
+        audited
+            .end(&root, Method::PATCH, &one, &[merge], r#"{"data":{"z":"1"}}"#)
+            .await,
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestObject":{"data":{"z":"1"}},"requestURI":"/api/v1/namespaces/default/configmaps/a","responseObject":{"apiVersion":"v1","data":{"k":"v","z":"1"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"default"}},"responseStatus":{"code":200,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"patch"}"#
+        ]],
     );
     check(
         audited.end(&root, Method::DELETE, &one, &[], "").await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestURI":"/api/v1/namespaces/default/configmaps/a","responseObject":{"apiVersion":"v1","details":{"kind":"configmaps","name":"a"},"kind":"Status","metadata":{},"status":"Success"},"responseStatus":{"code":200,"details":{"kind":"configmaps","name":"a"},"metadata":{},"status":"Success"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"delete"}"#]],
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","name":"a","namespace":"default","resource":"configmaps"},"requestURI":"/api/v1/namespaces/default/configmaps/a","responseObject":{"apiVersion":"v1","details":{"kind":"configmaps","name":"a"},"kind":"Status","metadata":{},"status":"Success"},"responseStatus":{"code":200,"details":{"kind":"configmaps","name":"a"},"metadata":{},"status":"Success"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"delete"}"#
+        ]],
     );
     check(
-        audited.end(&root, Method::GET, "/version", &[("x-forwarded-for", "1.2.3.4")], "").await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","requestURI":"/version","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["1.2.3.4","127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"get"}"#]],
+        audited
+            .end(&root, Method::GET, "/version", &[("x-forwarded-for", "1.2.3.4")], "")
+            .await,
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","requestURI":"/version","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["1.2.3.4","127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"get"}"#
+        ]],
     );
     check(
         audited.end(&root, Method::GET, "/apis/nope/v1/things/x", &[], "").await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiGroup":"nope","apiVersion":"v1","name":"x","resource":"things"},"requestURI":"/apis/nope/v1/things/x","responseStatus":{"code":404,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"get"}"#]],
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiGroup":"nope","apiVersion":"v1","name":"x","resource":"things"},"requestURI":"/apis/nope/v1/things/x","responseStatus":{"code":404,"metadata":{}},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"extra":{"authentication.kubernetes.io/credential-id":["X509"]},"groups":["system:masters","system:authenticated"],"username":"admin"},"userAgent":"tester/1","verb":"get"}"#
+        ]],
     );
     // YAML is shown as JSON; upstream cannot write such an event at all.
     let apply = ("content-type", "application/apply-patch+yaml");
@@ -171,7 +196,9 @@ async fn requests_are_told_of_as_upstream_tells_of_them() {
     assert_eq!(text(&listed, "/objectRef/name"), "ap");
     let garbage = audited.end(&root, Method::PUT, &one, &[JSON], "garbage").await;
     assert!(garbage.get("requestObject").is_none() && garbage["responseStatus"]["code"] == 400);
-    let namespace = audited.end(&root, Method::GET, "/api/v1/namespaces/default", &[], "").await;
+    let namespace = audited
+        .end(&root, Method::GET, "/api/v1/namespaces/default", &[], "")
+        .await;
     assert_eq!(text(&namespace, "/objectRef/namespace"), "default");
 }
 
@@ -181,14 +208,25 @@ async fn who_is_refused_is_written_down() {
     let world = &audited.world;
     let (root, nobody) = (world.root().await, world.as_user(None).await);
     let id = uuid();
-    let headers = [("audit-id", id.as_str()), ("authorization", "Bearer s3cret"), ("user-agent", "")];
+    let headers = [
+        ("audit-id", id.as_str()),
+        ("authorization", "Bearer s3cret"),
+        ("user-agent", ""),
+    ];
     assert_eq!(nobody.call(Method::GET, MAPS, &headers, "").await.code(), 401);
     let events = audited.of(&id, 1).await;
     assert_eq!(events.len(), 1, "{events:?}");
-    check(events[0].clone(), &expect![[r#"{"annotations":{"platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","namespace":"default","resource":"configmaps"},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"},"responseStatus":{"code":401,"message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseStarted","user":{},"verb":"list"}"#]]);
+    check(
+        events[0].clone(),
+        &expect![[
+            r#"{"annotations":{"platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","namespace":"default","resource":"configmaps"},"requestURI":"/api/v1/namespaces/default/configmaps","responseObject":{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"},"responseStatus":{"code":401,"message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseStarted","user":{},"verb":"list"}"#
+        ]],
+    );
     check(
         audited.end(&nobody, Method::GET, "/api/v1/pods", &[], "").await,
-        &expect![[r#"{"annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods","responseObject":{"apiVersion":"v1","code":403,"details":{"kind":"pods"},"kind":"Status","message":"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope","metadata":{},"reason":"Forbidden","status":"Failure"},"responseStatus":{"code":403,"details":{"kind":"pods"},"message":"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope","metadata":{},"reason":"Forbidden","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["system:unauthenticated"],"username":"system:anonymous"},"userAgent":"tester/1","verb":"list"}"#]],
+        &expect![[
+            r#"{"annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"","platform.miloapis.com/scope.type":"global"},"apiVersion":"audit.k8s.io/v1","kind":"Event","level":"RequestResponse","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods","responseObject":{"apiVersion":"v1","code":403,"details":{"kind":"pods"},"kind":"Status","message":"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope","metadata":{},"reason":"Forbidden","status":"Failure"},"responseStatus":{"code":403,"details":{"kind":"pods"},"message":"pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope","metadata":{},"reason":"Forbidden","status":"Failure"},"sourceIPs":["127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["system:unauthenticated"],"username":"system:anonymous"},"userAgent":"tester/1","verb":"list"}"#
+        ]],
     );
     let acting = [("impersonate-user", "bob"), ("impersonate-group", "g1")];
     let event = audited.end(&root, Method::GET, "/api/v1/pods", &acting, "").await;
@@ -207,7 +245,10 @@ async fn who_is_refused_is_written_down() {
     );
     let event = audited.end(&ann, Method::GET, "/api/v1/pods", &acting, "").await;
     assert_eq!(event["responseStatus"]["code"], 403);
-    assert!(event["annotations"].get("authorization.k8s.io/decision").is_none(), "{event}");
+    assert!(
+        event["annotations"].get("authorization.k8s.io/decision").is_none(),
+        "{event}"
+    );
     let bad = "/clusters/%2e%2e/control-plane/api";
     let id = uuid();
     root.call(Method::GET, bad, &[("audit-id", id.as_str())], "").await;
@@ -222,8 +263,13 @@ async fn tokens_are_never_written_down() {
     let audited = Audited::start(EVERYTHING).await;
     let root = audited.world.root().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    root.post(accounts, &json!({"metadata": {"name": "robot"}})).await.expect(201);
-    let asked = root.post(&format!("{accounts}/robot/token"), &json!({})).await.expect(201);
+    root.post(accounts, &json!({"metadata": {"name": "robot"}}))
+        .await
+        .expect(201);
+    let asked = root
+        .post(&format!("{accounts}/robot/token"), &json!({}))
+        .await
+        .expect(201);
     let token = text(&asked, "/status/token").to_owned();
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
     root.post(reviews, &json!({"spec": {"token": token}})).await.expect(201);
@@ -231,15 +277,15 @@ async fn tokens_are_never_written_down() {
     let body = json!({"spec": {"token": token}}).to_string();
     root.call(Method::POST, reviews, &[JSON, accept], body).await;
     let events = audited.stop().await;
-    let issued = events.iter().find(|event| text(event, "/objectRef/subresource") == "token");
+    let issued = events
+        .iter()
+        .find(|event| text(event, "/objectRef/subresource") == "token");
     assert!(issued.is_some());
-    assert!(
-        events
-            .iter()
-            .any(|event| event["annotations"]["authentication.kubernetes.io/issued-credential-id"]
-                .as_str()
-                .is_some_and(|id| id.starts_with("JTI=")))
-    );
+    assert!(events.iter().any(|event| {
+        event["annotations"]["authentication.kubernetes.io/issued-credential-id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("JTI="))
+    }));
     for event in events {
         assert!(!event.to_string().contains(&token), "{event}");
     }
@@ -250,7 +296,9 @@ async fn a_watch_is_told_of_when_it_begins_and_when_it_ends() {
     let audited = Audited::start(EVERYTHING).await;
     let root = audited.world.root().await;
     let id = uuid();
-    let watch = root.watch_with(&format!("{MAPS}?watch=1"), &[("audit-id", id.as_str())]).await;
+    let watch = root
+        .watch_with(&format!("{MAPS}?watch=1"), &[("audit-id", id.as_str())])
+        .await;
     let stages = |events: &[Value]| -> Vec<String> {
         let stages = events.iter().map(|event| text(event, "/stage").to_owned());
         stages.collect()
@@ -259,12 +307,16 @@ async fn a_watch_is_told_of_when_it_begins_and_when_it_ends() {
     assert_eq!(stages(&events), ["RequestReceived", "ResponseStarted"]);
     drop(watch);
     let events = audited.of(&id, 3).await;
-    assert_eq!(stages(&events), ["RequestReceived", "ResponseStarted", "ResponseComplete"]);
+    assert_eq!(
+        stages(&events),
+        ["RequestReceived", "ResponseStarted", "ResponseComplete"]
+    );
     assert_eq!(events[2]["responseStatus"], json!({"metadata": {}, "code": 200}));
     assert!(events[2].get("responseObject").is_none());
     let id = uuid();
     let streamed = format!("{MAPS}?limit=0");
-    root.call(Method::GET, &streamed, &[("audit-id", id.as_str())], "").await;
+    root.call(Method::GET, &streamed, &[("audit-id", id.as_str())], "")
+        .await;
     let events = audited.of(&id, 2).await;
     assert_eq!(text(&events[1], "/responseObject/kind"), "ConfigMapList");
 }
@@ -278,7 +330,9 @@ async fn a_long_list_is_kept_whole_though_it_is_compressed_on_its_way() {
         map["data"]["k"] = "x".repeat(1000).into();
         root.post(MAPS, &map).await.expect(201);
     }
-    let event = audited.end(&root, Method::GET, MAPS, &[("accept-encoding", "gzip")], "").await;
+    let event = audited
+        .end(&root, Method::GET, MAPS, &[("accept-encoding", "gzip")], "")
+        .await;
     let items = event["responseObject"]["items"].as_array().unwrap();
     assert!(items.len() > 300, "{}", items.len());
     assert!(items.iter().all(|item| item["metadata"].get("managedFields").is_none()));
@@ -361,11 +415,23 @@ async fn a_plane_is_told_of_its_own_requests_and_of_no_others() {
     hook.saw(1).await;
     let seen = hook.seen();
     let list = &seen[0].body;
-    assert_eq!((seen[0].path(), text(list, "/kind")), ("/events?timeout=30s", "EventList"));
+    assert_eq!(
+        (seen[0].path(), text(list, "/kind")),
+        ("/events?timeout=30s", "EventList")
+    );
     let items = list["items"].as_array().unwrap();
     assert_eq!(items.len(), 1, "{list}");
-    assert_eq!(text(&items[0], "/requestURI"), "/clusters/a/control-plane/api/v1/namespaces/default/configmaps");
-    assert_eq!((text(&items[0], "/level"), text(&items[0], "/requestObject/metadata/name")), ("Request", "m"));
+    assert_eq!(
+        text(&items[0], "/requestURI"),
+        "/clusters/a/control-plane/api/v1/namespaces/default/configmaps"
+    );
+    assert_eq!(
+        (
+            text(&items[0], "/level"),
+            text(&items[0], "/requestObject/metadata/name")
+        ),
+        ("Request", "m")
+    );
     // Nothing is kept for a plane that has nothing to tell.
     while world.server.auditor.busy_planes() > 0 {
         tokio::task::yield_now().await;
@@ -431,9 +497,15 @@ async fn a_webhook_that_answers_500_for_ever_costs_its_events_and_nothing_else()
     assert_eq!(hook.seen().len(), 5, "it was offered some times");
     root.post(MAPS, &map("n")).await.expect(201);
     let metrics = world.server.metrics.encode();
-    assert!(metrics.contains("apiserver_audit_error_total{plugin=\"webhook\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("apiserver_audit_error_total{plugin=\"webhook\"} 1"),
+        "{metrics}"
+    );
     assert!(metrics.contains("apiserver_audit_requests_rejected_total 0"));
-    assert!(metrics.contains("apiserver_audit_level_total{level=\"RequestResponse\"} 2"), "{metrics}");
+    assert!(
+        metrics.contains("apiserver_audit_level_total{level=\"RequestResponse\"} 2"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]
@@ -481,7 +553,12 @@ async fn a_log_that_cannot_be_opened_is_told_at_the_start() {
     };
     let opened = mica_server::serve::Server::open(Arc::new(mica_store::MemStore::new()), options).await;
     let error = opened.err().unwrap();
-    assert!(error.to_string().contains("the audit log /dev/null/audit.log cannot be opened"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the audit log /dev/null/audit.log cannot be opened"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
