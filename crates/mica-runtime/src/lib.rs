@@ -1,0 +1,11 @@
+//! Controllers that run across every control plane of a fleet, 10 or 100,000, in one small process.
+//!
+//! What is here decides and does no I/O: the order of work ([`queue`]), which replica does it ([`ownership`]), and when a
+//! cluster counts as dead ([`breaker`]).
+
+pub mod breaker;
+pub mod ownership;
+pub mod queue;
+pub mod request;
+
+pub use request::{ClusterName, Request};
