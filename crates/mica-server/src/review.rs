@@ -142,16 +142,16 @@ async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value,
 
 /// Whom a token proves in this plane, for audiences that the question may name.
 async fn token(call: &Call<'_>, grant: &Grant, review: &Value) -> Value {
-    let (accounts, plane) = (&call.server.accounts, &grant.target.plane);
+    let plane = &grant.target.plane;
     let named = object::list(review, &["spec", "audiences"])
         .iter()
         .filter_map(Value::as_str);
     let mut audiences: Vec<String> = named.map(ToOwned::to_owned).collect();
     if audiences.is_empty() {
-        audiences.push(accounts.issuer(plane));
+        audiences = call.server.accounts.audiences(plane);
     }
     let text = object::string(review, &["spec", "token"]);
-    match accounts.check(&call.server.registry, plane, text, &audiences).await {
+    match Box::pin(call.server.review_token(plane, text, &audiences)).await {
         Ok(proven) => {
             json!({"authenticated": true, "user": user_info(&proven.user), "audiences": proven.audiences})
         }

@@ -14,8 +14,9 @@ use tokio_util::task::TaskTracker;
 use crate::admission::check::Checker;
 use crate::admission::{Admissions, PodAccounts};
 use crate::audit::{AuditOptions, Auditor};
-use crate::authn::Authenticator;
-use crate::authn::account::Accounts;
+use crate::authn::account::{Accounts, RootAccounts};
+use crate::authn::reload::Reload;
+use crate::authn::{Authenticator, AuthnMetrics};
 use crate::authz::Authorizer;
 use crate::budget::stored::Holdings;
 use crate::budget::{self, Budgets};
@@ -35,7 +36,7 @@ use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
 use crate::plane::limits::Limits;
 pub use crate::registry::BOOKMARK_INTERVAL;
-use crate::registry::{Registry, ServiceOptions};
+use crate::registry::{Registry, ServiceOptions, TokenSecrets};
 use crate::scheme::Schemes;
 use crate::serve::Server;
 
@@ -43,7 +44,7 @@ use crate::serve::Server;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who service account tokens are from where nobody said how the server is reached: what clusters have for themselves.
-const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
+pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 
 /// What root serves of ours, and what planes do.
 static ROOT_OWN: [&Resource; 3] = [&PLANES, &PLANE_CLASSES, &OBJECTS];
@@ -68,6 +69,12 @@ pub struct ServerOptions {
     pub authenticator: Authenticator,
     /// Who root's service account tokens say that they are from; planes add their path.
     pub issuer: String,
+    /// What else is decided about root's service account tokens.
+    pub root_accounts: RootAccounts,
+    /// Who signs the certificates of clients, in PEM, as far as others are told.
+    pub client_ca: String,
+    /// Files that are read again when they change.
+    pub reload: Reload,
     pub metrics: Arc<metrics::Registry>,
     /// How often a quiet watch that asked for bookmarks gets one; [`BOOKMARK_INTERVAL`] unless a test is in a hurry.
     pub bookmark_interval: Duration,
@@ -92,6 +99,9 @@ impl Default for ServerOptions {
             services: ServiceOptions::default(),
             authenticator: Authenticator::default(),
             issuer: DEFAULT_ISSUER.to_owned(),
+            root_accounts: RootAccounts::default(),
+            client_ca: String::new(),
+            reload: Reload::default(),
             metrics: Arc::default(),
             bookmark_interval: BOOKMARK_INTERVAL,
             egress: EgressOptions::default(),
@@ -118,7 +128,7 @@ impl Server {
         let egress = Egress::new(options.egress);
         let auditor = Auditor::open(options.audit, egress.clone(), &options.metrics)?;
         let converter = Converter::new(egress.clone(), &options.metrics);
-        let accounts = Accounts::open(&*store, options.issuer).await?;
+        let accounts = Arc::new(Accounts::open(&*store, options.issuer, options.root_accounts).await?);
         let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
         let admissions = Arc::new(Admissions::new(
             store.clone(),
@@ -139,6 +149,14 @@ impl Server {
         .with_holdings(Arc::new(Holdings::new(store.clone(), budgets.clone())))
         .with_bookmarks_every(options.bookmark_interval)
         .with_services(options.services);
+        // Where controllers of others run, they fill such Secrets.
+        let registry = match &options.companions {
+            Companions::Done { root_ca } => registry.with_token_secrets(TokenSecrets {
+                accounts: accounts.clone(),
+                root_ca: root_ca.clone(),
+            }),
+            Companions::Absent => registry,
+        };
         if let Some(address) = options.address {
             registry.tell_address(&directory.root(), address).await?;
         }
@@ -154,11 +172,13 @@ impl Server {
             }
         });
         let fairness = Fairness::new(store.clone(), &options.fairness, &options.metrics);
-        Ok(Arc::new(Self {
+        let server = Arc::new(Self {
             store,
             registry,
             directory,
             authenticator: options.authenticator,
+            authn_metrics: AuthnMetrics::new(&options.metrics),
+            reload: options.reload,
             authorizer,
             accounts,
             health,
@@ -172,7 +192,9 @@ impl Server {
             auditor,
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
-        }))
+        });
+        server.publish_authentication(&options.client_ca).await?;
+        Ok(server)
     }
 
     /// Starts the loops that run beside requests: following planes, definitions and admission, settling definitions and draining planes.
@@ -209,6 +231,7 @@ impl Server {
             };
             tasks.spawn(checker.run(stop.clone()));
         }
+        tasks.spawn(self.reload.clone().run(stop.clone()));
         let worker = Worker::new(
             self.store.clone(),
             self.registry.clone(),

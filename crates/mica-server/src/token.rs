@@ -122,7 +122,7 @@ fn complete(call: &Call<'_>, grant: &Grant, request: &mut Value, uid: &str, now:
         object::set(
             request,
             &["spec", "audiences"],
-            json!([call.server.accounts.issuer(&target.plane)]),
+            json!(call.server.accounts.audiences(&target.plane)),
         );
     }
     object::set(request, &["metadata", "name"], target.object());

@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mica_server::admission::PodAccounts;
+use mica_server::authn::reload::Reload;
+use mica_server::authn::{Authenticator, BootstrapTokens, Headers, ReviewVersion};
 use mica_server::egress::{EgressOptions, Network, Services};
 use mica_server::http::parse_go_duration;
+use mica_server::start::DEFAULT_ISSUER;
 use mica_store::etcd::EtcdConfig;
 use serde::Deserialize;
 
+use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{LogFormat, Profile, UpArgs};
 use crate::exit::Usage;
 
@@ -38,6 +42,10 @@ pub struct Settings {
     pub egress: EgressOptions,
     /// Whether new pods get a service account.
     pub accounts: PodAccounts,
+    /// Who is let in by what, beside certificates.
+    pub authenticator: Authenticator,
+    /// Files that are read again when they change.
+    pub reload: Reload,
 }
 
 /// Where traces go.
@@ -77,6 +85,46 @@ struct File {
     drain_timeout: Option<String>,
     egress: EgressFile,
     admission: AdmissionFile,
+    authentication: AuthenticationFile,
+}
+
+/// Who is let in by what, beside certificates and service accounts.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct AuthenticationFile {
+    /// An AuthenticationConfiguration, as kube-apiserver takes it.
+    config: Option<PathBuf>,
+    /// Lines of token,user,uid[,"group,group"].
+    token_file: Option<PathBuf>,
+    /// Whether bootstrap-token-* Secrets of a plane's kube-system let into that plane.
+    bootstrap_tokens: bool,
+    webhook: Option<WebhookFile>,
+    front_proxy: Option<FrontProxyFile>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct WebhookFile {
+    /// A kubeconfig.
+    config_file: PathBuf,
+    version: Option<String>,
+    cache_ttl: Option<String>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct FrontProxyFile {
+    client_ca_file: PathBuf,
+    #[serde(default)]
+    allowed_names: Vec<String>,
+    #[serde(default)]
+    username_headers: Vec<String>,
+    #[serde(default)]
+    uid_headers: Vec<String>,
+    #[serde(default)]
+    group_headers: Vec<String>,
+    #[serde(default)]
+    extra_headers_prefix: Vec<String>,
 }
 
 /// What is asked about writes beside what planes configure.
@@ -115,17 +163,20 @@ impl Settings {
             Some(text) => duration("drain-timeout", &text)?,
             None => DEFAULT_DRAIN,
         };
+        let advertise = arguments.advertise.or(file.advertise);
+        let advertise = advertise.map(|url| advertised(&url)).transpose()?;
+        let reload = Reload::default();
+        let taken = [advertise.as_deref().unwrap_or(DEFAULT_ISSUER)];
+        let authenticator = file.authentication.settings()?.open(&reload, &taken);
         Ok(Self {
+            authenticator: authenticator.map_err(|problem| Usage(format!("authentication: {problem}")))?,
+            reload,
             data_dir: arguments
                 .data_dir
                 .or(file.data_dir)
                 .unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
             listen: ListenAddress::parse(arguments.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?,
-            advertise: arguments
-                .advertise
-                .or(file.advertise)
-                .map(|url| advertised(&url))
-                .transpose()?,
+            advertise,
             san: names(if arguments.san.is_empty() {
                 file.san
             } else {
@@ -143,6 +194,54 @@ impl Settings {
             } else {
                 PodAccounts::Unasked
             },
+        })
+    }
+}
+
+impl AuthenticationFile {
+    fn settings(self) -> Result<Authentication, Usage> {
+        let webhook = match self.webhook {
+            None => None,
+            Some(webhook) => {
+                let version = webhook.version.as_deref().unwrap_or("v1");
+                Some(Webhook {
+                    file: webhook.config_file,
+                    version: ReviewVersion::parse(version).ok_or_else(|| {
+                        Usage(format!(
+                            "authentication.webhook.version: {version:?} is neither v1 nor v1beta1"
+                        ))
+                    })?,
+                    ttl: match webhook.cache_ttl {
+                        Some(text) => duration("authentication.webhook.cache-ttl", &text)?,
+                        None => WEBHOOK_TTL,
+                    },
+                })
+            }
+        };
+        let or = |given: Vec<String>, usual: &str| match given.is_empty() {
+            true => vec![usual.to_owned()],
+            false => given,
+        };
+        let front_proxy = self.front_proxy.map(|proxy| ProxyFiles {
+            ca_file: proxy.client_ca_file,
+            names: proxy.allowed_names,
+            headers: Headers {
+                username: or(proxy.username_headers, "X-Remote-User"),
+                uid: or(proxy.uid_headers, "X-Remote-Uid"),
+                group: or(proxy.group_headers, "X-Remote-Group"),
+                extra_prefixes: or(proxy.extra_headers_prefix, "X-Remote-Extra-"),
+            },
+        });
+        Ok(Authentication {
+            config: self.config,
+            token_file: self.token_file,
+            webhook,
+            bootstrap: match self.bootstrap_tokens {
+                true => BootstrapTokens::Accepted,
+                false => BootstrapTokens::Refused,
+            },
+            front_proxy,
+            ..Authentication::default()
         })
     }
 }
@@ -370,6 +469,15 @@ mod tests {
                 "egress.services: \"http://h\" is not https://HOST[:PORT]",
             ),
             ("egress: {deny: []}\n", "deny"),
+            ("authentication: {oidc: x}\n", "oidc"),
+            (
+                "authentication: {token-file: no/such}\n",
+                "authentication: no/such: No such file or directory",
+            ),
+            (
+                "authentication: {webhook: {config-file: f, version: v2}}\n",
+                "authentication.webhook.version: \"v2\" is neither v1 nor v1beta1",
+            ),
         ] {
             let (_home, arguments) = in_file(text);
             let message = refused(arguments);

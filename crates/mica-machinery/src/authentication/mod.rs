@@ -17,8 +17,7 @@ use crate::field::{self, ErrorList, Path};
 use crate::object;
 
 pub use claims::{Identity, Refused};
-pub use read::{Unreadable, parse, unknown_fields};
-pub use validate::validate_certificates;
+pub use read::{Unreadable, parse};
 
 /// What one document says, compiled.
 #[derive(Debug, Default)]

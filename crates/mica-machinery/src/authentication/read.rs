@@ -57,8 +57,6 @@ const JWT: Shape = Object(&[
         List(&Object(&[("expression", Scalar), ("message", Scalar)])),
     ),
 ]);
-/// What an object that has a list of issuers may hold.
-const ISSUERS: Shape = Object(&[("jwt", List(&JWT))]);
 const DOCUMENT: Shape = Object(&[
     ("apiVersion", Scalar),
     ("kind", Scalar),
@@ -99,13 +97,6 @@ pub fn parse(text: &[u8]) -> Result<Value, Unreadable> {
     } else {
         Err(Unreadable(format!("strict decoding error: {}", problems.join(", "))))
     }
-}
-
-/// What of an object with a list of issuers (`jwt`) nobody knows, or is no such thing.
-pub fn unknown_fields(of: &Value, path: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    unknown(of, &ISSUERS, path, &mut problems);
-    problems
 }
 
 fn unknown(value: &Value, shape: &Shape, path: &str, problems: &mut Vec<String>) {

@@ -225,7 +225,7 @@ fn validate_audiences(of: &Value, path: &Path, errors: &mut ErrorList) {
 }
 
 /// What is wrong with a bundle of certificates.
-pub fn validate_certificates(bundle: &str, path: &Path) -> ErrorList {
+fn validate_certificates(bundle: &str, path: &Path) -> ErrorList {
     if bundle.is_empty() {
         return ErrorList::new();
     }

@@ -142,6 +142,7 @@ fn our_own_kind_is_described_from_its_facts() {
         expect![[r##"
             description "PlaneSpec is what a plane should be."
             .addresses {"description":"Addresses are further addresses at which the plane is served, beside /clusters/{name}/control-plane.","items":{"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAddress"}],"default":{}},"type":"array","x-kubernetes-list-map-keys":["type","value"],"x-kubernetes-list-type":"map"}
+            .authentication {"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAuthentication"}],"description":"Authentication says whose tokens the plane accepts beside its own. Those users are the plane's, and nobody elsewhere."}
             .className {"description":"ClassName names the PlaneClass of the plane. A plane that names none is of the class \"default\". A class that does not exist limits nothing.","type":"string"}
             .limits {"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneLimits"}],"description":"Limits are the plane's own limits. They stand before those of its class."}
             .profile {"description":"Profile says which built-in kinds the plane serves: those of a generic control plane, or all of Kubernetes. It is chosen when the plane is created (the server's own profile if nothing is said), and stays.\n\nPossible enum values:\n - `\"Generic\"`\n - `\"Kubernetes\"`","enum":["Generic","Kubernetes"],"type":"string"}

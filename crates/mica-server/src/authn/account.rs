@@ -15,8 +15,9 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::given::GivenKeys;
 use super::jwt::{Key, Token};
-use super::{CREDENTIAL_ID, INVALID};
+use super::{CREDENTIAL_ID, legacy};
 use crate::authz::{self, Realm, Target, User};
 use crate::error::ApiError;
 use crate::plane::Plane;
@@ -32,7 +33,7 @@ const CACHED_KEYS: usize = 10_000;
 /// Clocks of servers may differ by this much.
 const LEEWAY: i64 = 60;
 
-const USER_PREFIX: &str = "system:serviceaccount:";
+pub(super) const USER_PREFIX: &str = "system:serviceaccount:";
 const POD: &str = "authentication.kubernetes.io/pod-";
 const NODE: &str = "authentication.kubernetes.io/node-";
 
@@ -41,6 +42,7 @@ pub struct Accounts {
     secret: [u8; 32],
     /// What stands before the path of a plane in its issuer's name; root's issuer.
     issuer: String,
+    root: RootAccounts,
     keys: Cache<PlaneId, Arc<Key>>,
     good: Cache<[u8; 32], Good>,
 }
@@ -50,6 +52,19 @@ struct Good {
     user: Arc<User>,
     audiences: Vec<String>,
     until: Instant,
+}
+
+/// What root's tokens are, where somebody else has a say in it. Planes have their own.
+#[derive(Clone, Debug, Default)]
+pub struct RootAccounts {
+    /// Issuers whose names count beside the one that tokens are issued under.
+    pub also: Vec<String>,
+    /// Whom tokens that name no audience are for; the issuer, if there are none.
+    pub audiences: Vec<String>,
+    /// Where others read the keys.
+    pub keys_at: Option<String>,
+    /// Keys to use instead of the derived one.
+    pub keys: Option<Arc<GivenKeys>>,
 }
 
 /// What a token proves.
@@ -69,16 +84,33 @@ pub struct Bound {
 
 impl Accounts {
     /// Takes the store's secret, making it on first use.
-    pub async fn open(store: &dyn Store, issuer: String) -> Result<Self, ApiError> {
+    pub async fn open(store: &dyn Store, issuer: String, root: RootAccounts) -> Result<Self, ApiError> {
         Ok(Self {
             secret: secret(store).await?,
             issuer,
+            root,
             keys: Cache::new(CACHED_KEYS),
             good: Cache::new(CACHED_TOKENS),
         })
     }
 
-    /// The name of a plane as issuer, which is also the audience of requests to it.
+    /// Whom tokens for requests to a plane are for.
+    pub fn audiences(&self, plane: &Plane) -> Vec<String> {
+        if !plane.is_root() {
+            return vec![self.issuer(plane)];
+        }
+        match self.root.audiences.is_empty() {
+            true => [std::slice::from_ref(&self.issuer), &self.root.also].concat(),
+            false => self.root.audiences.clone(),
+        }
+    }
+
+    /// The keys that somebody gave to root.
+    fn given(&self, plane: &Plane) -> Option<&GivenKeys> {
+        self.root.keys.as_deref().filter(|_| plane.is_root())
+    }
+
+    /// The name of a plane as issuer.
     pub fn issuer(&self, plane: &Plane) -> String {
         if plane.is_root() {
             self.issuer.clone()
@@ -90,18 +122,23 @@ impl Accounts {
     /// `/.well-known/openid-configuration` of a plane.
     pub fn configuration(&self, plane: &Plane) -> Value {
         let issuer = self.issuer(plane);
+        let keys_at = self.root.keys_at.clone().filter(|_| plane.is_root());
+        let algorithms = self.given(plane).map_or(vec!["ES256"], GivenKeys::algorithms);
         json!({
             "issuer": issuer,
-            "jwks_uri": format!("{issuer}/openid/v1/jwks"),
+            "jwks_uri": keys_at.unwrap_or_else(|| format!("{}/openid/v1/jwks", issuer.trim_end_matches('/'))),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+            "id_token_signing_alg_values_supported": algorithms,
         })
     }
 
     /// `/openid/v1/jwks` of a plane.
     pub fn public_keys(&self, plane: &Plane) -> Value {
-        json!({"keys": [self.key(plane).shown()]})
+        match self.given(plane) {
+            Some(given) => json!({"keys": given.shown()}),
+            None => json!({"keys": [self.key(plane).shown()]}),
+        }
     }
 
     fn key(&self, plane: &Plane) -> Arc<Key> {
@@ -111,6 +148,22 @@ impl Accounts {
         let key = Arc::new(Key::derive(&self.secret, &format!("service accounts of {}", plane.id)));
         self.keys.insert(plane.id, key.clone());
         key
+    }
+
+    /// Signs claims as a plane.
+    pub(super) fn sign(&self, plane: &Plane, claims: &Value) -> String {
+        match self.given(plane).and_then(|given| given.sign(claims)) {
+            Some(token) => token,
+            None => self.key(plane).sign(claims),
+        }
+    }
+
+    /// Whether a token is signed by a key of a plane.
+    fn signed(&self, plane: &Plane, token: &Token<'_>) -> bool {
+        match self.given(plane) {
+            Some(given) => given.signed(token) || (!given.signs() && token.is_signed_by(&self.key(plane))),
+            None => token.is_signed_by(&self.key(plane)),
+        }
     }
 
     /// A token for a service account, good for some seconds from now.
@@ -148,17 +201,18 @@ impl Accounts {
             "nbf": now.as_second(),
             "sub": format!("{USER_PREFIX}{namespace}:{name}"),
         });
-        self.key(plane).sign(&claims)
+        self.sign(plane, &claims)
     }
 
-    /// Whom a token proves at a plane, if it is for one of the audiences. The error is what a review says, and no secret.
+    /// Whom a token proves at a plane, if it is for one of the audiences. The error is what a review says, if anything, and no
+    /// secret.
     pub async fn check(
         &self,
         registry: &Registry,
         plane: &Arc<Plane>,
         text: &str,
         audiences: &[String],
-    ) -> Result<Proven, String> {
+    ) -> Result<Proven, Option<String>> {
         let mut hash = Sha256::new_with_prefix(plane.id.as_str());
         hash.update(text);
         let hash: [u8; 32] = hash.finalize().into();
@@ -171,16 +225,21 @@ impl Accounts {
                 good
             }
         };
-        let common: Vec<String> = (audiences.iter().filter(|one| good.audiences.contains(one)))
-            .cloned()
-            .collect();
+        // A legacy token is for whoever asks for the server.
+        let own = self.audiences(plane);
+        let meant = if good.audiences.is_empty() {
+            &own
+        } else {
+            &good.audiences
+        };
+        let common: Vec<String> = audiences.iter().filter(|one| meant.contains(one)).cloned().collect();
         if common.is_empty() {
             let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(" ");
-            return Err(format!(
-                "[{INVALID}, token audiences [{}] is invalid for the target audiences [{}]]",
-                list(&good.audiences),
+            return Err(Some(format!(
+                "token audiences [{}] is invalid for the target audiences [{}]",
+                list(meant),
                 list(audiences)
-            ));
+            )));
         }
         Ok(Proven {
             user: good.user,
@@ -188,24 +247,34 @@ impl Accounts {
         })
     }
 
-    async fn look(&self, registry: &Registry, plane: &Arc<Plane>, text: &str) -> Result<Good, String> {
-        let invalid = || INVALID.to_owned();
-        let token = Token::parse(text).ok_or_else(invalid)?;
+    async fn look(&self, registry: &Registry, plane: &Arc<Plane>, text: &str) -> Result<Good, Option<String>> {
+        let token = Token::parse(text).ok_or(None)?;
         let claim = |name: &str| object::string(&token.claims, &[name]);
-        if claim("iss") != self.issuer(plane) || !token.is_signed_by(&self.key(plane)) {
-            return Err(invalid());
+        let issuer = claim("iss");
+        let is_legacy = issuer == legacy::ISSUER;
+        let also = plane.is_root() && self.root.also.iter().any(|one| one == issuer);
+        if !(is_legacy || also || issuer == self.issuer(plane)) || !self.signed(plane, &token) {
+            return Err(None);
         }
-        let because = |why: &str| format!("[{INVALID}, {why}]");
+        let because = |why: &str| Some(why.to_owned());
+        if is_legacy {
+            let user = legacy::user(registry, plane, &token.claims, text).await;
+            return Ok(Good {
+                user: Arc::new(user.map_err(|why| because(&why))?),
+                audiences: Vec::new(),
+                until: Instant::now() + REMEMBERED,
+            });
+        }
         let now = jiff::Timestamp::now().as_second();
         let second = |name: &str| object::int(&token.claims, &[name]);
-        let expires = second("exp").ok_or_else(invalid)?;
+        let expires = second("exp").ok_or(None)?;
         if expires + LEEWAY < now {
             return Err(because("service account token has expired"));
         }
         if second("nbf").is_some_and(|from| from - LEEWAY > now) {
             return Err(because("service account token is not valid yet"));
         }
-        let private = token.claims.get("kubernetes.io").ok_or_else(invalid)?;
+        let private = token.claims.get("kubernetes.io").ok_or(None)?;
         let user = self.user(registry, plane, private, claim("jti")).await;
         let audiences = object::list(&token.claims, &["aud"]).iter().filter_map(Value::as_str);
         let left = u64::try_from(expires + LEEWAY - now).unwrap_or_default();
@@ -266,25 +335,28 @@ impl Accounts {
         }
         extra.sort();
         Ok(User {
-            realm: if plane.is_root() {
-                Realm::Platform
-            } else {
-                Realm::Plane(plane.id)
-            },
-            name: format!("{USER_PREFIX}{namespace}:{name}"),
-            uid,
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ],
             extra,
-            ..User::default()
+            ..account_user(plane, namespace, &name, uid)
         })
     }
 }
 
-fn is_going(object: &Value) -> bool {
+/// The user that a service account is.
+pub(super) fn account_user(plane: &Plane, namespace: &str, name: &str, uid: String) -> User {
+    User {
+        realm: Realm::of(plane.id),
+        name: format!("{USER_PREFIX}{namespace}:{name}"),
+        uid,
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ],
+        ..User::default()
+    }
+}
+
+pub(super) fn is_going(object: &Value) -> bool {
     !object::string(object, &["metadata", "deletionTimestamp"]).is_empty()
 }
 
@@ -296,8 +368,19 @@ pub async fn read(
     namespace: &str,
     name: &str,
 ) -> Result<Value, ApiError> {
-    let served = plane.scheme.find("", "v1", plural).cloned();
-    let served = served.ok_or_else(|| ApiError::not_found(&GroupResource::new("", plural), name))?;
+    read_kind(registry, plane, ("", "v1", plural), namespace, name).await
+}
+
+/// The same of a kind of any group and version.
+pub async fn read_kind(
+    registry: &Registry,
+    plane: &Arc<Plane>,
+    (group, version, plural): (&str, &str, &str),
+    namespace: &str,
+    name: &str,
+) -> Result<Value, ApiError> {
+    let served = plane.scheme.find(group, version, plural).cloned();
+    let served = served.ok_or_else(|| ApiError::not_found(&GroupResource::new(group, plural), name))?;
     let target = Target {
         plane: plane.clone(),
         served: served.clone(),

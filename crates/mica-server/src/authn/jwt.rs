@@ -2,12 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mica_machinery::object;
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use ring::hkdf;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+
+use super::key::PublicKey;
 
 /// Longer tokens are not looked at.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -66,9 +69,11 @@ impl Key {
     }
 }
 
-/// A token taken apart. Nothing in it is proven before [`Token::is_signed_by`] says so.
+/// A token taken apart. Nothing in it is proven before [`Token::is_signed_by`] or [`Token::is_signed_with`] says so.
 pub struct Token<'a> {
-    algorithm: String,
+    pub algorithm: String,
+    /// Which key the token says that it is signed with; empty if it does not.
+    pub key: String,
     pub claims: Value,
     signed: &'a str,
     signature: Vec<u8>,
@@ -82,9 +87,15 @@ impl<'a> Token<'a> {
         let (signed, signature) = text.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let read = |part: &str| -> Option<Value> { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok() };
+        let header = read(header)?;
+        // Nothing that a header may demand beyond these is known here, so that what demands it is refused.
+        if header.get("crit").is_some() {
+            return None;
+        }
         Some(Self {
-            algorithm: read(header)?.get("alg")?.as_str()?.to_owned(),
-            claims: read(claims)?,
+            algorithm: header.get("alg")?.as_str()?.to_owned(),
+            key: object::string(&header, &["kid"]).to_owned(),
+            claims: read(claims).filter(Value::is_object)?,
             signed,
             signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
         })
@@ -93,6 +104,11 @@ impl<'a> Token<'a> {
     pub fn is_signed_by(&self, key: &Key) -> bool {
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.public);
         self.algorithm == ALGORITHM && public.verify(self.signed.as_bytes(), &self.signature).is_ok()
+    }
+
+    /// Whether a public key of somebody else's signed it, by an algorithm that such a key may be used with.
+    pub fn is_signed_with(&self, key: &PublicKey) -> bool {
+        key.verify(&self.algorithm, self.signed.as_bytes(), &self.signature)
     }
 }
 

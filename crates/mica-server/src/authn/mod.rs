@@ -1,9 +1,19 @@
 //! Who asks: what a connection and a request prove, in which realm, and whom they act as.
 
 pub mod account;
+mod bearer;
+mod bootstrap;
+mod front;
+pub mod given;
 mod impersonate;
+mod issuer;
 mod jwt;
+mod key;
+mod legacy;
+mod publish;
+pub mod reload;
 mod tokens;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -18,7 +28,13 @@ use crate::http::{Context, Protocol};
 use crate::request::{Address, Located};
 use crate::serve::Server;
 
+pub use bearer::AuthnMetrics;
+pub use bootstrap::BootstrapTokens;
+pub use front::{BadAuthorities, FrontProxy, Headers};
+pub use issuer::{Issuers, Set as IssuerSet};
+pub use key::ALGORITHMS;
 pub use tokens::{BadTokens, Tokens};
+pub use webhook::{ReviewVersion, TokenWebhook};
 
 /// Which credential a user came with, in the extra of whoever came with a certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -29,14 +45,23 @@ pub struct Authenticator {
     pub tokens: Tokens,
     pub anonymous: Anonymous,
     pub trust: Trust,
+    /// Whose tokens count, of those that others issue.
+    pub issuers: Issuers,
+    pub bootstrap: BootstrapTokens,
+    /// Who is asked about tokens that nothing else knows.
+    pub webhook: Option<Arc<TokenWebhook>>,
+    /// Who may say in headers who asks.
+    pub front_proxy: Option<Arc<FrontProxy>>,
 }
 
 /// Whether those who prove nothing are somebody: `system:anonymous`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Anonymous {
     #[default]
     Allowed,
     Refused,
+    /// Only at these paths of a plane.
+    At(Vec<String>),
 }
 
 /// What those who proved themselves may do.
@@ -59,11 +84,12 @@ impl Server {
         headers: &HeaderMap,
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
-        let user = match self.authenticator.prove(context)? {
+        let named = self.authenticator.named(context, headers);
+        let user = match named.map_or_else(|| self.authenticator.prove(context), |user| Ok(Some(user)))? {
             Some(user) => user,
             None => match bearer(headers)? {
                 Some(token) => Box::pin(self.prove_token(token, &located.address)).await?,
-                None => self.authenticator.nobody()?,
+                None => self.authenticator.nobody(located)?,
             },
         };
         // Audit tells of who asked, also where that one acts as another.
@@ -72,28 +98,6 @@ impl Server {
             None => Ok(user),
             Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
         }
-    }
-
-    /// The user that a token proves: of the plane that the request is for, or of the platform.
-    async fn prove_token(&self, token: &str, address: &Address) -> Result<Arc<User>, ApiError> {
-        if let Some(user) = self.authenticator.tokens.user(token) {
-            return Ok(Arc::new(self.authenticator.trusted(user.clone())));
-        }
-        let root = self.directory.root();
-        let plane = match address {
-            Address::AllPlanes => None,
-            address => self.plane(address).await.ok().filter(|plane| !plane.is_root()),
-        };
-        for plane in plane.iter().chain([&root]) {
-            let audience = [self.accounts.issuer(plane)];
-            if let Ok(proven) = self.accounts.check(&self.registry, plane, token, &audience).await {
-                return Ok(match self.authenticator.trust {
-                    Trust::Authorized => proven.user,
-                    Trust::Everything => Arc::new(self.authenticator.trusted((*proven.user).clone())),
-                });
-            }
-        }
-        Err(ApiError::unauthorized())
     }
 
     /// Decides about a request that something beside the API answers, by root's roles for its path.
@@ -150,11 +154,26 @@ impl Authenticator {
         user.cloned().map(Some).ok_or_else(ApiError::unauthorized)
     }
 
+    /// The user that a proxy in front names.
+    fn named(&self, context: &Context, headers: &HeaderMap) -> Option<Arc<User>> {
+        let proxy = self.front_proxy.as_ref()?;
+        let user = proxy.prove(context.peer.presented_chain(), headers)?;
+        Some(Arc::new(self.trusted(user)))
+    }
+
     /// Whoever proves nothing.
-    fn nobody(&self) -> Result<Arc<User>, ApiError> {
-        match self.anonymous {
-            Anonymous::Refused => Err(ApiError::unauthorized()),
-            Anonymous::Allowed => Ok(Arc::new(User::anonymous())),
+    fn nobody(&self, located: &Located) -> Result<Arc<User>, ApiError> {
+        let allowed = match &self.anonymous {
+            Anonymous::Refused => false,
+            Anonymous::Allowed => true,
+            Anonymous::At(paths) => {
+                let asked = format!("/{}", located.segments.join("/"));
+                paths.contains(&asked)
+            }
+        };
+        match allowed {
+            true => Ok(Arc::new(User::anonymous())),
+            false => Err(ApiError::unauthorized()),
         }
     }
 

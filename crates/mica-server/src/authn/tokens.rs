@@ -1,15 +1,17 @@
-//! Bearer tokens from a file: lines of `token,user,uid[,"group,group"]`, read once.
+//! Bearer tokens from a file: lines of `token,user,uid[,"group,group"]`.
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use sha2::{Digest as _, Sha256};
 
 use crate::authz::User;
 
 /// The users that tokens stand for. Found by the token's hash: how long a search takes then says nothing about a token.
 #[derive(Clone, Debug, Default)]
-pub struct Tokens(HashMap<[u8; 32], User>);
+pub struct Tokens(Arc<ArcSwap<HashMap<[u8; 32], User>>>);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadTokens {
@@ -38,7 +40,12 @@ impl Tokens {
         }
     }
 
-    fn parse(text: &str, path: &str) -> Result<Self, BadTokens> {
+    /// From now on these count, wherever the earlier ones did.
+    pub fn replace(&self, other: &Self) {
+        self.0.store(other.0.load_full());
+    }
+
+    pub fn parse(text: &str, path: &str) -> Result<Self, BadTokens> {
         let mut users = HashMap::new();
         for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let columns = columns(line).ok_or_else(|| BadTokens::OpenQuote {
@@ -66,12 +73,17 @@ impl Tokens {
             };
             users.insert(hash(token), user);
         }
-        Ok(Self(users))
+        Ok(Self(Arc::new(ArcSwap::from_pointee(users))))
     }
 
     /// Whose token a request carries.
-    pub fn user(&self, token: &str) -> Option<&User> {
-        self.0.get(&hash(token))
+    pub fn user(&self, token: &str) -> Option<User> {
+        let users = self.0.load();
+        // Mostly there are none, and then there is nothing to look for.
+        if users.is_empty() {
+            return None;
+        }
+        users.get(&hash(token)).cloned()
     }
 }
 

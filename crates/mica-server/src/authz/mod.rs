@@ -41,6 +41,16 @@ pub enum Realm {
     Plane(PlaneId),
 }
 
+impl Realm {
+    /// That of identities which a plane itself knows: root's are the platform's.
+    pub fn of(plane: PlaneId) -> Self {
+        match plane {
+            PlaneId::ROOT => Self::Platform,
+            id => Self::Plane(id),
+        }
+    }
+}
+
 /// Who asks, proven by authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {

@@ -129,6 +129,26 @@ impl Egress {
         }
     }
 
+    /// Reads a document, whatever is in it, if the answer is a good one.
+    pub async fn get(&self, call: &Call<'_>) -> Result<Bytes, CallError> {
+        let target = Target::document(call.to)?;
+        let deadline = Instant::now() + call.timeout;
+        let url = mica_machinery::field::quote(&target.url());
+        let failed = |cause: Cause| CallError::Answer(format!("Get {url}: {cause}"));
+        let _turn = match tokio::time::timeout_at(deadline, self.shared.limits.enter(call.tenant)).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(full)) => return Err(failed(Cause::TooManyCalls(full))),
+            Err(_) => return Err(failed(Cause::NoTurn)),
+        };
+        let place = target.place(call.tenant, &self.shared.services).map_err(failed)?;
+        let attempt = Box::pin(self.attempt(call, &target, &place, Bytes::new(), deadline)).await;
+        match attempt {
+            Ok(reply) => reply.into_document(),
+            Err(CallError::Transport { cause, .. }) => Err(failed(cause)),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Sends a JSON document and returns the JSON document of a good answer.
     pub async fn post(&self, call: &Call<'_>, body: Bytes) -> Result<Bytes, CallError> {
         self.ask(call, body).await?.into_json()
@@ -235,14 +255,16 @@ impl Egress {
 fn request(target: &Target<'_>, body: Bytes) -> Request<Full<Bytes>> {
     let length = body.len();
     let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = target.method();
     *request.uri_mut() = target.request_uri();
     let headers = request.headers_mut();
     headers.insert(HOST, target.host_header());
     headers.insert(USER_AGENT, USER_AGENT_NAME);
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if target.method() == Method::POST {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
     if let Some(authorization) = target.authorization() {
         headers.insert(AUTHORIZATION, authorization);
     }

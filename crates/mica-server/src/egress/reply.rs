@@ -84,6 +84,14 @@ impl Reply {
         }
     }
 
+    /// What a good answer holds.
+    pub(super) fn into_document(self) -> Result<Bytes, CallError> {
+        match self.status {
+            StatusCode::OK => Ok(self.body),
+            status => Err(CallError::Answer(status.to_string())),
+        }
+    }
+
     /// The JSON document of a good answer.
     pub(super) fn into_json(self) -> Result<Bytes, CallError> {
         if self

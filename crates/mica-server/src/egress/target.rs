@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Method, Uri};
 use mica_machinery::{duration, object};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rustls::pki_types::ServerName;
@@ -58,6 +58,15 @@ pub struct ServiceReference {
 }
 
 impl ClientConfig {
+    /// A document at a URL, for who trusts these authorities (PEM), or those of the machine if there are none.
+    pub fn at_url(url: &str, authorities: &str) -> Self {
+        Self {
+            to: To::Url(url.to_owned()),
+            ca_bundle: authorities.as_bytes().into(),
+            credentials: Credentials::default(),
+        }
+    }
+
     /// Reads a `clientConfig` that was validated when it was stored.
     pub fn from_value(config: &Value) -> Result<Self, CallError> {
         let bundle = STANDARD.decode(object::string(config, &["caBundle"]));
@@ -169,9 +178,33 @@ pub(super) struct Target<'c> {
     authority: String,
     path_and_query: String,
     endpoint: Endpoint,
+    method: Method,
 }
 
 impl<'c> Target<'c> {
+    /// A document to be read at its URL, which is sent as it stands.
+    pub(super) fn document(config: &'c ClientConfig) -> Result<Self, CallError> {
+        let To::Url(url) = &config.to else {
+            return Err(CallError::Config("a document is read from a URL".to_owned()));
+        };
+        let bad = || CallError::Config(format!("Unparsable URL: {url}"));
+        let parsed: Uri = url.parse().map_err(|_| bad())?;
+        if parsed.scheme_str() != Some("https") {
+            return Err(bad());
+        }
+        Ok(Self {
+            config,
+            authority: parsed.authority().ok_or_else(bad)?.as_str().to_owned(),
+            path_and_query: parsed.path_and_query().ok_or_else(bad)?.as_str().to_owned(),
+            endpoint: endpoint(&parsed).ok_or_else(bad)?,
+            method: Method::GET,
+        })
+    }
+
+    pub(super) fn method(&self) -> Method {
+        self.method.clone()
+    }
+
     pub(super) fn new(config: &'c ClientConfig, timeout: Duration) -> Result<Self, CallError> {
         let (authority, path, endpoint) = match &config.to {
             To::Service { service, path } => {
@@ -200,6 +233,7 @@ impl<'c> Target<'c> {
             authority,
             path_and_query,
             endpoint,
+            method: Method::POST,
         })
     }
 

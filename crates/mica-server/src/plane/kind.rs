@@ -4,7 +4,7 @@ use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{self, AGE, NAME};
 use mica_machinery::kind::webhook::validate_url;
 use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
-use mica_machinery::{audit, names, object};
+use mica_machinery::{audit, authentication, names, object};
 use serde_json::{Value, json};
 
 use super::limits;
@@ -306,6 +306,9 @@ fn validate_spec(plane: &Value) -> ErrorList {
     }
     errors.extend(limits::validate(&plane["spec"]["limits"], &spec.child("limits")));
     errors.extend(audit_errors(&plane["spec"]["audit"], &spec.child("audit")));
+    let jwt = object::list(plane, &["spec", "authentication", "jwt"]);
+    let path = spec.child("authentication").child("jwt");
+    errors.extend(authentication::compile(jwt, &path, &[]).err().unwrap_or_default());
     let mut seen = Vec::new();
     for (i, address) in object::list(plane, &["spec", "addresses"]).iter().enumerate() {
         let path = spec.child("addresses").index(i);

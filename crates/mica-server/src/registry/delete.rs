@@ -68,6 +68,9 @@ impl Registry {
         let target = &grant.target;
         for _ in 0..TRIES {
             if let Some(deleted) = self.try_delete(grant, options, warnings).await? {
+                if matches!(deleted, Deleted::Gone(_)) && options.dry_run.is_empty() {
+                    self.drop_secrets(target).await;
+                }
                 return Ok(deleted);
             }
         }

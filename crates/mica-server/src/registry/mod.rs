@@ -12,6 +12,7 @@ mod convert;
 mod delete;
 mod face;
 mod form;
+mod issue;
 mod itself;
 mod list;
 pub mod owner;
@@ -45,6 +46,7 @@ pub use convert::{Convert, NoWebhooks, converts_by_webhook};
 pub use delete::{Deleted, Warnings};
 pub(crate) use form::{Unpresentable, restated, to_stored};
 pub use form::{served_value, stored_value};
+pub use issue::TokenSecrets;
 pub use list::{ListPage, Listing};
 pub(crate) use rules::{check_name, settle_metadata, uid_conflict};
 pub use scan::{Extent, Scan};
@@ -61,6 +63,7 @@ pub struct Registry {
     authorizer: Arc<Authorizer>,
     admission: Option<Arc<Admissions>>,
     accounts: PodAccounts,
+    token_secrets: Option<Arc<TokenSecrets>>,
     turns: Arc<charge::Turns>,
     holdings: Option<Arc<Holdings>>,
     events: convert::Events,
@@ -109,6 +112,7 @@ impl Registry {
             admission: None,
             holdings: None,
             accounts: PodAccounts::default(),
+            token_secrets: None,
             turns: Arc::default(),
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,

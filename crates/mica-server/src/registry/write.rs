@@ -281,6 +281,7 @@ impl Registry {
             object::set(metadata_mut(&mut object), &["generation"], generation);
         }
         let allotted = self.allot(step.target(), &mut object, None, step.now).await?;
+        Box::pin(self.fill_secret(step.target(), &mut object)).await?;
         step.invalid(&object, &create_errors(served, &context, &object))
             .map_err(|error| error.warned(&warnings))?;
         if let Some(why) = strategy.forbidden(&object) {
@@ -518,6 +519,7 @@ impl Registry {
         object::set(metadata, &["resourceVersion"], stored.revision.to_string());
         self.authorizer.check_escalation(step.grant, &new, Some(&old)).await?;
         let allotted = self.allot(target, &mut new, Some(&old), step.now).await?;
+        Box::pin(self.fill_secret(target, &mut new)).await?;
         let errors = update_errors(served, &context, &new, &old, &mut warnings);
         step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));

@@ -20,8 +20,9 @@ use mica_store::Store;
 
 use crate::admission::Admissions;
 use crate::audit::{Asking, Auditor, What};
-use crate::authn::Authenticator;
 use crate::authn::account::Accounts;
+use crate::authn::reload::Reload;
+use crate::authn::{Authenticator, AuthnMetrics};
 use crate::authz::{Authorizer, User};
 use crate::budget::{Budgets, Counted};
 use crate::custom::Definitions;
@@ -51,8 +52,10 @@ pub struct Server {
     pub registry: Registry,
     pub directory: Arc<Directory>,
     pub authenticator: Authenticator,
+    pub(crate) authn_metrics: AuthnMetrics,
+    pub(crate) reload: Reload,
     pub authorizer: Arc<Authorizer>,
-    pub accounts: Accounts,
+    pub accounts: Arc<Accounts>,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
     pub definitions: Arc<Definitions>,

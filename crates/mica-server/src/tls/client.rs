@@ -52,6 +52,11 @@ impl ClientRoots {
         Ok(())
     }
 
+    /// Grows with every replacement.
+    pub fn generation(&self) -> u64 {
+        self.current.load().generation
+    }
+
     /// Judges a chain, leaf first. The key's possession must have been proven by a handshake.
     pub fn verify(&self, chain: &[CertificateDer<'static>], now: UnixTime) -> Result<(), RefusedCertificate> {
         self.current.load().verify(chain, now)

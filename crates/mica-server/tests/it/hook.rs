@@ -143,6 +143,10 @@ impl Hook {
         json!({"url": url, "caBundle": STANDARD.encode(&self.ca_pem)})
     }
 
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }

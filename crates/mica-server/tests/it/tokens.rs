@@ -1,5 +1,7 @@
 //! Tokens of service accounts: issued, accepted in their plane alone, gone with what they are bound to.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -135,4 +137,47 @@ async fn everybody_can_check_a_planes_tokens_by_its_documents() {
     assert_eq!(nobody.get("/openid/v1/jwks").await.code(), 403);
     // As upstream's `system:service-account-issuer-discovery` has it.
     assert_eq!(with(&nobody, &issued, "/openid/v1/jwks").await.code(), 200);
+}
+
+#[tokio::test]
+async fn a_secret_of_an_account_holds_its_token_and_goes_with_it() {
+    let world = World::start().await;
+    let (one, two) = (world.plane("one").await, world.plane("two").await);
+    let nobody = world.as_user(None).await;
+    let secret = |name: &str, account: &str| {
+        json!({"metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+            "type": "kubernetes.io/service-account-token"})
+    };
+    for api in [&one, &two] {
+        account(api, "robot").await;
+        api.post(SECRETS, &secret("s", "robot")).await.expect(201);
+    }
+    let found = one.get(&format!("{SECRETS}/s")).await.expect(200);
+    let data = |key: &str| {
+        let bytes = STANDARD.decode(text(&found, &format!("/data/{key}"))).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    assert_eq!(data("namespace"), "default");
+    assert_eq!(data("ca.crt"), world.authority.certificate_pem());
+    let token = data("token");
+    let me = with(&nobody.at_plane("one"), &token, WHO).await.expect(201);
+    assert_eq!(
+        text(&me, "/status/userInfo/username"),
+        "system:serviceaccount:default:robot"
+    );
+    for elsewhere in [nobody.clone(), nobody.at_plane("two")] {
+        assert_eq!(with(&elsewhere, &token, WHO).await.code(), 401);
+    }
+    // Without an account there is nothing to put in.
+    let empty = one.post(SECRETS, &secret("t", "nobody")).await.expect(201);
+    assert_eq!(empty.get("data"), None);
+    // Who takes the token out of one gets it again, and it is the same: nothing in it is of its time.
+    one.patch(&format!("{SECRETS}/s"), &json!({"data": {"token": null}}))
+        .await
+        .expect(200);
+    let refilled = one.get(&format!("{SECRETS}/s")).await.expect(200);
+    assert_eq!(refilled["data"]["token"], found["data"]["token"]);
+    one.delete(&format!("{ACCOUNTS}/robot")).await.expect(200);
+    assert_eq!(one.get(&format!("{SECRETS}/s")).await.code(), 404);
+    assert_eq!(two.get(&format!("{SECRETS}/s")).await.code(), 200);
 }

@@ -13,6 +13,7 @@ use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
 use mica_server::admission::PodAccounts;
 use mica_server::audit::AuditOptions;
+use mica_server::authn::Authenticator;
 use mica_server::egress::EgressOptions;
 use mica_server::fairness::FairnessOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
@@ -88,6 +89,15 @@ impl World {
     pub async fn sharing(seats: u32, patience: Duration) -> Self {
         let options = ServerOptions {
             fairness: FairnessOptions { seats, patience },
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
+    }
+
+    /// Where these prove who somebody is, beside certificates.
+    pub async fn proving(authenticator: Authenticator) -> Self {
+        let options = ServerOptions {
+            authenticator,
             ..ServerOptions::default()
         };
         Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await

@@ -143,6 +143,15 @@ impl Flags {
             .collect()
     }
 
+    /// Every value of a flag that may be given more than once, as it stands.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let given = self.given.iter().filter(|(one, _)| *one == name);
+        given
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+            .collect()
+    }
+
     pub fn is_on(&self, name: &str, unless_given: bool) -> bool {
         self.last(name)
             .map_or(unless_given, |value| parse_bool(value) == Some(true))

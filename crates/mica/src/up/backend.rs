@@ -114,6 +114,9 @@ pub async fn open_server(
         metrics: metrics.clone(),
         egress: settings.egress.clone(),
         accounts: settings.accounts,
+        authenticator: settings.authenticator.clone(),
+        reload: settings.reload.clone(),
+        client_ca: root_ca.to_owned(),
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

@@ -1,5 +1,6 @@
 //! Standing in for kube-apiserver: its flags, its certificates, every kind of Kubernetes as data, and its way to end.
 
+mod authentication;
 mod backend;
 mod certificate;
 mod settings;
@@ -19,6 +20,7 @@ use mica_server::version::git_version;
 
 use self::settings::Settings;
 use super::flag::{Dialect, Flags, help};
+use crate::authentication::follow_roots;
 use crate::cli::LogFormat;
 use crate::config::ListenAddress;
 use crate::up::running::{Parts, Running, block_on, until_stopped};
@@ -114,12 +116,21 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         address: Some(SocketAddr::new(settings.advertise, settings.listen.port())),
         services: settings.services,
         authenticator: settings.authenticator.clone(),
+        root_accounts: settings.root_accounts.open().map_err(anyhow::Error::msg)?,
+        reload: settings.reload.clone(),
+        client_ca: match &settings.client_ca {
+            Some(file) => std::fs::read_to_string(file)?,
+            None => String::new(),
+        },
         metrics: metrics.clone(),
         egress: local_webhooks(),
         accounts: settings.accounts,
         ..ServerOptions::default()
     };
-    if let Some(issuer) = &settings.issuer {
+    if let Some(file) = &settings.client_ca {
+        follow_roots(&settings.reload, file, &roots).map_err(anyhow::Error::msg)?;
+    }
+    if let Some(issuer) = &settings.root_accounts.issuer {
         options.issuer.clone_from(issuer);
     }
     let server = store::open(opened.store(), options).await?;

@@ -1,16 +1,18 @@
 //! From kube-apiserver's flags to what a server is started with.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
 use mica_server::admission::PodAccounts;
-use mica_server::authn::{Anonymous, Authenticator, Tokens, Trust};
+use mica_server::authn::reload::Reload;
+use mica_server::authn::{Authenticator, Trust};
 use mica_server::http::parse_go_duration;
 use mica_server::registry::ServiceOptions;
 use mica_store::etcd::{EtcdConfig, TlsFiles};
 
+use super::authentication::{self, Accounts};
 use super::table::{HARMLESS, MEANINGS};
 use crate::dropin::flag::Flags;
 
@@ -35,10 +37,12 @@ pub struct Settings {
     pub wait: Duration,
     pub services: ServiceOptions,
     pub authenticator: Authenticator,
+    /// Files that are read again when they change.
+    pub reload: Reload,
     /// Whether new pods get a service account.
     pub accounts: PodAccounts,
-    /// Who service account tokens say that they are from: the first that is named.
-    pub issuer: Option<String>,
+    /// What root's service account tokens are.
+    pub root_accounts: Accounts,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -85,7 +89,12 @@ impl Settings {
             Some(Some(ports)) => services.node_ports = ports,
             Some(None) => noted("--service-node-port-range is no range of ports such as 30000-32767".to_owned()),
         }
-        let authenticator = authenticator(flags).unwrap_or_else(|problem| {
+        let root_accounts = Accounts::of(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            Accounts::default()
+        });
+        let reload = Reload::default();
+        let authenticator = authenticator(flags, &reload, &root_accounts).unwrap_or_else(|problem| {
             noted(problem);
             Authenticator::default()
         });
@@ -113,15 +122,13 @@ impl Settings {
             wait: duration(flags, "storage-initialization-timeout").unwrap_or(DEFAULT_WAIT),
             services,
             authenticator,
+            reload,
             accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
                 PodAccounts::Unasked
             } else {
                 PodAccounts::Required
             },
-            issuer: flags
-                .list("service-account-issuer")
-                .first()
-                .map(|issuer| (*issuer).to_owned()),
+            root_accounts,
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
                 4..8 => "debug",
@@ -205,36 +212,19 @@ fn port_range(text: &str) -> Option<(u16, u16)> {
     (first <= last && first > 0).then_some((first, last))
 }
 
-fn authenticator(flags: &Flags) -> Result<Authenticator, String> {
+fn authenticator(flags: &Flags, reload: &Reload, accounts: &Accounts) -> Result<Authenticator, String> {
     let modes = flags.list("authorization-mode");
     const MODES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
     if let Some(bad) = modes.iter().find(|mode| !MODES.contains(mode)) {
         return Err(format!("authorization-mode {bad:?} is not a valid mode"));
     }
     // Upstream's default, too.
-    let everything = modes.is_empty() || modes.contains(&"AlwaysAllow");
-    let tokens = match flags.last("token-auth-file").filter(|file| !file.is_empty()) {
-        Some(file) => Tokens::read(Path::new(file)).map_err(|error| match std::error::Error::source(&error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        })?,
-        None => Tokens::default(),
+    let trust = match modes.is_empty() || modes.contains(&"AlwaysAllow") {
+        true => Trust::Everything,
+        false => Trust::Authorized,
     };
-    // Who is not known must not be allowed everything, so upstream lets nobody in unknown then. Health stays open here:
-    // it tells nothing, and who starts a server wants to know when it is there.
-    let anonymous = match flags.is_on("anonymous-auth", true) {
-        true => Anonymous::Allowed,
-        false => Anonymous::Refused,
-    };
-    Ok(Authenticator {
-        tokens,
-        anonymous,
-        trust: if everything {
-            Trust::Everything
-        } else {
-            Trust::Authorized
-        },
-    })
+    let taken: Vec<&str> = accounts.issuer.iter().map(String::as_str).collect();
+    authentication::authentication(flags, trust)?.open(reload, &taken)
 }
 
 fn certificate(flags: &Flags) -> Result<Certificate, String> {
@@ -291,7 +281,10 @@ mod tests {
         assert_eq!(settings.etcd.prefix, "/registry");
         assert_eq!(settings.services.range.to_string(), "10.0.0.0/24");
         assert_eq!(settings.authenticator.trust, Trust::Authorized);
-        assert_eq!(settings.issuer.as_deref(), Some("https://127.0.0.1:4321/"));
+        assert_eq!(
+            settings.root_accounts.issuer.as_deref(),
+            Some("https://127.0.0.1:4321/")
+        );
         assert_eq!(settings.ignored, Vec::<&str>::new());
         assert_eq!(settings.log, "info");
     }

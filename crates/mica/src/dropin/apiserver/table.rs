@@ -194,6 +194,26 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "whether those who prove nothing may ask for health and version (true)",
     ),
     (
+        "api-audiences",
+        "whom service account tokens must be for (the first issuer)",
+    ),
+    (
+        "authentication-config",
+        "an AuthenticationConfiguration: issuers of tokens, and who may be anonymous where",
+    ),
+    (
+        "authentication-token-webhook-cache-ttl",
+        "how long answers of that webhook are kept (2m)",
+    ),
+    (
+        "authentication-token-webhook-config-file",
+        "a kubeconfig of the webhook that is asked about tokens",
+    ),
+    (
+        "authentication-token-webhook-version",
+        "v1 or v1beta1 of TokenReview (v1beta1)",
+    ),
+    (
         "authorization-mode",
         "AlwaysAllow lets everybody who is known do everything; any other: RBAC",
     ),
@@ -210,17 +230,51 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "with ServiceAccount, pods get no service account; other plugins stay",
     ),
     (
+        "enable-bootstrap-token-auth",
+        "whether bootstrap-token-* Secrets of kube-system let in (false)",
+    ),
+    (
         "etcd-compaction-interval",
         "how often etcd's history is compacted (5m); 0 leaves that to others",
     ),
     ("etcd-keyfile", "its key"),
     ("etcd-prefix", "what keys in etcd begin with (/registry)"),
     ("etcd-servers", "where etcd is, or the stub that stands in for it"),
+    ("oidc-ca-file", "who signs the certificate of the issuer's server"),
+    ("oidc-client-id", "whom the issuer's tokens must be for"),
+    ("oidc-groups-claim", "the claim that names groups"),
+    ("oidc-groups-prefix", "what stands before them"),
+    ("oidc-issuer-url", "an issuer of tokens"),
+    ("oidc-required-claim", "claim=value that tokens must have"),
+    ("oidc-signing-algs", "by which its tokens may be signed (RS256)"),
+    ("oidc-username-claim", "the claim that names the user (sub)"),
+    (
+        "oidc-username-prefix",
+        "what stands before it (the issuer and #); - for nothing",
+    ),
+    (
+        "requestheader-allowed-names",
+        "common names of proxies that may say who asks; any of that authority if none is named",
+    ),
+    (
+        "requestheader-client-ca-file",
+        "who signs the certificates of those proxies",
+    ),
+    (
+        "requestheader-extra-headers-prefix",
+        "what headers with extras of the user begin with",
+    ),
+    ("requestheader-group-headers", "headers that name its groups"),
+    ("requestheader-uid-headers", "headers that name its uid"),
+    ("requestheader-username-headers", "headers that name the user"),
     ("secure-port", "the port (6443)"),
     (
         "service-account-issuer",
-        "who service account tokens say that they are from; the server has keys of its own",
+        "who service account tokens say that they are from; more than one are believed",
     ),
+    ("service-account-jwks-uri", "where others read the keys of those tokens"),
+    ("service-account-key-file", "keys that verify those tokens"),
+    ("service-account-signing-key-file", "the key that signs them"),
     (
         "service-cluster-ip-range",
         "where the addresses of services come from (10.0.0.0/24)",
@@ -250,8 +304,6 @@ pub const HARMLESS: &[&str] = &[
     "external-hostname",
     "logging-format",
     "profiling",
-    "service-account-key-file",
-    "service-account-signing-key-file",
     "storage-backend",
     "storage-media-type",
     "watch-cache",
