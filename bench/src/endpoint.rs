@@ -88,6 +88,14 @@ impl Endpoint {
         })
     }
 
+    /// The same server below another prefix.
+    pub fn at(&self, prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            ..self.clone()
+        }
+    }
+
     pub async fn connect(&self, protocol: Protocol) -> Result<Stream> {
         let tcp = TcpStream::connect(&self.authority)
             .await

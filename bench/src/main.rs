@@ -6,6 +6,7 @@ mod endpoint;
 mod floor;
 mod load;
 mod machine;
+mod noise;
 mod pki;
 mod process;
 mod reference;
@@ -51,6 +52,16 @@ enum Command {
         data_dir: PathBuf,
         #[command(flatten)]
         binaries: ReferenceArgs,
+    },
+    /// Drive one plane until killed: what another is measured beside.
+    #[command(hide = true)]
+    Noise {
+        #[arg(long)]
+        kubeconfig: PathBuf,
+        #[arg(long)]
+        prefix: String,
+        #[command(flatten)]
+        volume: noise::Volume,
     },
     /// Serve as the floor: a bare TLS server over a bare log.
     #[command(hide = true)]
@@ -130,6 +141,11 @@ async fn main() -> Result<()> {
             Ok(())
         }
         Command::Reference { data_dir, binaries } => serve_reference(&data_dir, binaries).await,
+        Command::Noise {
+            kubeconfig,
+            prefix,
+            volume,
+        } => noise::make(&kubeconfig, &prefix, volume).await,
         Command::Floor { data_dir } => floor::server::serve(&data_dir).await,
     }
 }

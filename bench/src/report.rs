@@ -239,7 +239,8 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
 /// Our aims that need no other server.
 fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let absolute: [(&str, f64, bool, &str); 13] = [
+    let absolute: [(&str, f64, bool, &str); 14] = [
+        ("noisy-neighbour", 1.5, false, "times the idle p99 beside a noisy plane"),
         ("planes", 2_000.0, true, "planes/s created"),
         ("plane-memory", 1_024.0, false, "bytes per idle plane"),
         ("first-request", 5.0, false, "ms for the first request to an idle plane"),

@@ -3,6 +3,7 @@
 pub mod custom;
 pub mod definition;
 pub mod memory;
+pub mod neighbour;
 pub mod planes;
 pub mod requests;
 pub mod sharing;
@@ -120,6 +121,10 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "shared-definitions",
         "memory per used plane and its first request, with the same 30 definitions in 1,000 planes",
     ),
+    (
+        "noisy-neighbour",
+        "p99 of a quiet plane while another is driven by 200 clients and 300 watches, against its p99 alone",
+    ),
     ("start", "from start to ready on an empty directory"),
     (
         "pair",
@@ -193,6 +198,9 @@ impl Bench {
             }
             if self.wants("shared-definitions") {
                 sharing::run(self, subject, report).await?;
+            }
+            if self.wants("noisy-neighbour") {
+                neighbour::run(self, subject, report).await?;
             }
         }
         if self.wants("start") {

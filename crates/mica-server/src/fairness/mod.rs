@@ -11,6 +11,7 @@ mod flow;
 mod flows;
 mod level;
 mod metric;
+mod pace;
 mod seats;
 mod width;
 
@@ -31,6 +32,7 @@ pub use flow::{Digest, What};
 use flows::{FlowCache, PlaneFlows, SharedFlows};
 use level::Response;
 use metric::{Metrics, Rejected};
+use pace::Pace;
 use seats::{Ask, Entry, Place, Seats, Ticket};
 pub use width::{Measured, Sizes, Width};
 
@@ -69,6 +71,7 @@ pub struct Fairness {
     room: Option<Arc<Room>>,
     flows: FlowCache,
     patience: Duration,
+    pace: Arc<Pace>,
     pub sizes: Arc<Sizes>,
 }
 
@@ -121,6 +124,7 @@ impl Fairness {
             room,
             flows: FlowCache::new(store, Metrics::new(registry)),
             patience: options.patience,
+            pace: Pace::new(),
             sizes: Arc::default(),
         }
     }
@@ -171,11 +175,11 @@ impl Fairness {
             receiver = Some(waits);
             sender
         });
-        match entry {
-            Entry::Seated(place) => Ok(seat(place)),
+        let seated = match entry {
+            Entry::Seated(place) => seat(place),
             Entry::Refused(why) => {
                 shared.metrics[schema].rejected(Rejected::Refused(why));
-                Err(refused())
+                return Err(refused());
             }
             Entry::Waiting(ticket) => {
                 let seated = receiver.expect("who waits is called by this");
@@ -188,9 +192,11 @@ impl Fairness {
                     seated,
                 };
                 let place = Box::pin(waiting.seated(self.patience)).await?;
-                Ok(seat(place))
+                seat(place)
             }
-        }
+        };
+        self.pace.turn(plane.id, std::time::Instant::now()).await;
+        Ok(seated)
     }
 }
 
