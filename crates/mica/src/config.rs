@@ -18,6 +18,7 @@ use serde::Deserialize;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{LogFormat, Profile, UpArgs};
 use crate::exit::Usage;
+use crate::limits::{LimitSettings, LimitsFile};
 
 const DEFAULT_DATA_DIR: &str = "./.mica";
 const DEFAULT_LISTEN: &str = "127.0.0.1:6440";
@@ -46,6 +47,8 @@ pub struct Settings {
     pub authenticator: Authenticator,
     /// Files that are read again when they change.
     pub reload: Reload,
+    /// How much there is, and how much of it a plane may have.
+    pub limits: LimitSettings,
 }
 
 /// Where traces go.
@@ -85,6 +88,7 @@ struct File {
     drain_timeout: Option<String>,
     egress: EgressFile,
     admission: AdmissionFile,
+    limits: LimitsFile,
     authentication: AuthenticationFile,
 }
 
@@ -189,6 +193,7 @@ impl Settings {
             otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,
             drain_timeout,
             egress: file.egress.options()?,
+            limits: file.limits.settings()?,
             accounts: if file.admission.service_accounts {
                 PodAccounts::Required
             } else {

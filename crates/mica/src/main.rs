@@ -6,6 +6,7 @@ mod client;
 mod config;
 mod dropin;
 mod exit;
+mod limits;
 mod output;
 mod plane;
 mod store;

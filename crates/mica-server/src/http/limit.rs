@@ -11,6 +11,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Open connections. One more is closed at once: a quick refusal is better than a slow collapse.
 pub const MAX_CONNECTIONS: usize = 131_072;
 
+/// One address may have one of so many parts of all connections, unless told: the others must find some.
+pub const ADDRESS_PARTS: usize = 2;
+
 /// Time for a TLS handshake, so that silent peers cannot hold slots.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -23,6 +26,16 @@ pub const MAX_HEADERS: u32 = 128 * 1024;
 
 /// Streams of one HTTP/2 connection. client-go puts all its watches on one connection and opens another only above this.
 pub const MAX_STREAMS: u32 = 1000;
+
+/// Streams that a client has opened and reset again before we took them up; one more ends the connection. Honest clients
+/// reset what they no longer want now and then, and a flood of resets costs us more than them.
+pub const MAX_RESET_UNSEEN: usize = 32;
+
+/// Streams that we had to reset because a client broke the protocol; one more ends the connection.
+pub const MAX_BROKEN: usize = 64;
+
+/// How long a body may stand still: a request holds a seat of its plane while it is read.
+pub const BODY_PAUSE: Duration = Duration::from_secs(15);
 
 /// What a client may send on one stream before we read it: 99 % of bodies fit, upstream uses the same.
 pub const STREAM_WINDOW: u32 = 256 * 1024;

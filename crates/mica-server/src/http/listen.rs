@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::coalesce::gather;
+use super::crowd::{Crowd, Guest};
 use super::envelope::Envelope;
 use super::patience::Patience;
 use super::peer::{Peer, Protocol};
@@ -39,6 +40,8 @@ use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     pub max_connections: usize,
+    /// Connections of one address. `None`: half of all, and for those on this machine all.
+    pub connections_per_address: Option<usize>,
     pub handshake_timeout: Duration,
     pub idle_timeout: Duration,
     /// How long a client may take nothing.
@@ -51,6 +54,7 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             max_connections: limit::MAX_CONNECTIONS,
+            connections_per_address: None,
             handshake_timeout: limit::HANDSHAKE_TIMEOUT,
             idle_timeout: limit::IDLE_TIMEOUT,
             write_stall: limit::WRITE_STALL,
@@ -121,6 +125,7 @@ impl Listener {
             roots: self.roots,
             service,
             slots: Arc::new(Semaphore::new(self.options.max_connections)),
+            crowd: Crowd::new(&self.options),
             drain: drain.clone(),
             drop_all: drop_all.clone(),
             tasks: tasks.clone(),
@@ -151,6 +156,7 @@ struct Connections<S> {
     roots: Arc<ClientRoots>,
     service: Arc<Envelope<S>>,
     slots: Arc<Semaphore>,
+    crowd: Crowd,
     drain: CancellationToken,
     drop_all: CancellationToken,
     tasks: TaskTracker,
@@ -176,7 +182,11 @@ async fn accept<S: Service>(tcp: &TcpListener, server: &Arc<Connections<S>>) {
             tracing::warn!(%addr, limit = server.options.max_connections, "a connection was refused: too many are open");
             continue;
         };
-        let serving = server.clone().connection(stream, addr, slot);
+        let Some(guest) = server.crowd.enter(addr.ip()) else {
+            tracing::debug!(%addr, "a connection was refused: too many of this address are open");
+            continue;
+        };
+        let serving = server.clone().connection(stream, addr, (slot, guest));
         let dropped = Quiet::new(server.drop_all.clone().cancelled_owned());
         server.tasks.spawn(async move {
             tokio::select! {
@@ -194,7 +204,7 @@ fn is_peers_fault(error: &io::Error) -> bool {
 }
 
 impl<S: Service> Connections<S> {
-    async fn connection(self: Arc<Self>, stream: TcpStream, addr: SocketAddr, _slot: OwnedSemaphorePermit) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, addr: SocketAddr, _held: (OwnedSemaphorePermit, Guest)) {
         if let Err(error) = tune(&stream) {
             tracing::debug!(%addr, %error, "socket options were refused");
         }
@@ -300,6 +310,8 @@ impl<S: Service> Connections<S> {
         .initial_connection_window_size(limit::CONNECTION_WINDOW)
         .max_send_buf_size(limit::STREAM_SEND_BUFFER)
         .max_header_list_size(limit::MAX_HEADERS)
+        .max_pending_accept_reset_streams(limit::MAX_RESET_UNSEEN)
+        .max_local_error_reset_streams(limit::MAX_BROKEN)
         .keep_alive_interval(limit::PING_INTERVAL)
         .keep_alive_timeout(limit::PING_TIMEOUT)
         .serve_connection(TokioIo::new(io), service);

@@ -6,6 +6,7 @@
 
 mod body;
 mod coalesce;
+mod crowd;
 mod duration;
 mod envelope;
 mod gzip;

@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::body::BoxError;
+use super::limit::BODY_PAUSE;
 
 /// A request body: from a connection, or given whole by a caller in this process.
 #[derive(Default)]
@@ -118,6 +119,15 @@ where
     let _ = tokio::time::timeout(DISCARD_PATIENCE, rest).await;
 }
 
+/// The next piece of a body. One that stands still is given up.
+async fn moving<B>(body: &mut B) -> Result<Option<Result<Frame<Bytes>, B::Error>>, ReadBodyError>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let next = tokio::time::timeout(BODY_PAUSE, body.frame()).await;
+    next.map_err(|_| ReadBodyError::Timeout)
+}
+
 async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, ReadBodyError>
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
@@ -125,7 +135,7 @@ where
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = moving(&mut body).await? {
         let frame = frame.map_err(|error| ReadBodyError::Broken(error.into()))?;
         let Ok(piece) = frame.into_data() else { continue };
         if first.len() + rest.len() + piece.len() > limit {
@@ -160,6 +170,21 @@ mod tests {
         collect(StreamBody::new(stream::iter(frames)), limit)
             .await
             .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stands_still_is_given_up_and_a_slow_one_is_not() {
+        let piece = |pause: Duration| async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, BoxError>(Frame::data(Bytes::from("x")))
+        };
+        let pieces = |pause: Duration| {
+            let three = (0..3).map(move |_| pause);
+            collect(StreamBody::new(Box::pin(futures::StreamExt::then(stream::iter(three), piece))), 100)
+        };
+        assert_eq!(pieces(BODY_PAUSE - Duration::from_secs(1)).await.unwrap(), "xxx");
+        let stuck = pieces(BODY_PAUSE + Duration::from_secs(1)).await;
+        assert!(matches!(stuck, Err(ReadBodyError::Timeout)));
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ mod fixture;
 mod hook;
 mod hostile;
 mod issuers;
+mod limits;
 mod lists;
 mod objects;
 mod openapi;

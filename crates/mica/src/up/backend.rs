@@ -117,6 +117,8 @@ pub async fn open_server(
         authenticator: settings.authenticator.clone(),
         reload: settings.reload.clone(),
         client_ca: root_ca.to_owned(),
+        fairness: settings.limits.fairness.clone(),
+        limits: settings.limits.planes,
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mica_server::http::ListenOptions;
 use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, Issued, PkiDir, Renewal, admin_kubeconfig, serving_names, write_private};
 use mica_server::serve::Server;
@@ -78,7 +79,12 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         metrics: registry,
         certificates: certificates.clone(),
         roots,
-        drain_timeout: settings.drain_timeout,
+        listen: ListenOptions {
+            drain_deadline: settings.drain_timeout,
+            max_connections: settings.limits.connections,
+            connections_per_address: settings.limits.connections_per_address,
+            ..ListenOptions::default()
+        },
     });
     running
         .tasks

@@ -30,7 +30,7 @@ pub struct Parts {
     pub metrics: Arc<Registry>,
     pub certificates: Arc<ServingCertificates>,
     pub roots: Arc<ClientRoots>,
-    pub drain_timeout: Duration,
+    pub listen: ListenOptions,
 }
 
 pub struct Running {
@@ -57,11 +57,7 @@ impl Running {
             };
             std::future::ready(result)
         });
-        let options = ListenOptions {
-            drain_deadline: parts.drain_timeout,
-            ..ListenOptions::default()
-        };
-        let listener = Listener::from_tcp(parts.tcp, parts.certificates, parts.roots, options);
+        let listener = Listener::from_tcp(parts.tcp, parts.certificates, parts.roots, parts.listen);
         let service = WithStore {
             server: parts.server.clone(),
             store: parts.store.clone(),

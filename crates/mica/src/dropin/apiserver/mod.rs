@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
+use mica_server::http::ListenOptions;
 use mica_server::egress::{EgressOptions, Network};
 use mica_server::metrics::Registry;
 use mica_server::start::ServerOptions;
@@ -125,6 +126,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         egress: local_webhooks(),
         accounts: settings.accounts,
+        fairness: settings.fairness.clone(),
         ..ServerOptions::default()
     };
     if let Some(file) = &settings.client_ca {
@@ -142,7 +144,10 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         metrics,
         certificates,
         roots,
-        drain_timeout: DRAIN_TIMEOUT,
+        listen: ListenOptions {
+            drain_deadline: DRAIN_TIMEOUT,
+            ..ListenOptions::default()
+        },
     });
     running.check_ready().await?;
     tracing::info!("serving on https://{}", settings.listen);

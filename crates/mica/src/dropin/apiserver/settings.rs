@@ -8,6 +8,7 @@ use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
 use mica_server::admission::PodAccounts;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, Trust};
+use mica_server::fairness::FairnessOptions;
 use mica_server::http::parse_go_duration;
 use mica_server::registry::ServiceOptions;
 use mica_store::etcd::{EtcdConfig, TlsFiles};
@@ -23,6 +24,9 @@ const DEFAULT_RANGE: &str = "10.0.0.0/24";
 const DEFAULT_COMPACTION: Duration = Duration::from_secs(300);
 /// The admission plugin that gives pods service accounts.
 const ACCOUNTS: &str = "ServiceAccount";
+/// Requests at once that read and that write, unless told.
+const DEFAULT_READING: i64 = 400;
+const DEFAULT_WRITING: i64 = 200;
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// What the server works with.
@@ -43,6 +47,7 @@ pub struct Settings {
     pub accounts: PodAccounts,
     /// What root's service account tokens are.
     pub root_accounts: Accounts,
+    pub fairness: FairnessOptions,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -123,6 +128,7 @@ impl Settings {
             services,
             authenticator,
             reload,
+            fairness: fairness(flags),
             accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
                 PodAccounts::Unasked
             } else {
@@ -172,6 +178,16 @@ fn etcd(flags: &Flags) -> Result<EtcdConfig, String> {
         server_name: None,
     });
     Ok(config)
+}
+
+/// As upstream divides it: what may read and what may write together, shared by whoever asks. Nothing bounds if both are zero.
+fn fairness(flags: &Flags) -> FairnessOptions {
+    let reading = flags.last("max-requests-inflight").map_or(DEFAULT_READING, number);
+    let writing = flags.last("max-mutating-requests-inflight").map_or(DEFAULT_WRITING, number);
+    FairnessOptions {
+        seats: u32::try_from(reading.max(0).saturating_add(writing.max(0))).unwrap_or(u32::MAX),
+        ..FairnessOptions::default()
+    }
 }
 
 fn service_range(text: &str) -> Result<ServiceRange, String> {

@@ -238,6 +238,11 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "how often etcd's history is compacted (5m); 0 leaves that to others",
     ),
     ("etcd-keyfile", "its key"),
+    (
+        "max-mutating-requests-inflight",
+        "how many requests are served at once, together with the next (200)",
+    ),
+    ("max-requests-inflight", "the rest of them (400)"),
     ("etcd-prefix", "what keys in etcd begin with (/registry)"),
     ("etcd-servers", "where etcd is, or the stub that stands in for it"),
     ("oidc-ca-file", "who signs the certificate of the issuer's server"),
