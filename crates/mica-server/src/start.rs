@@ -25,7 +25,7 @@ use crate::custom::Definitions;
 use crate::custom::work::Worker;
 use crate::egress::{Egress, EgressOptions};
 use crate::error::ApiError;
-use crate::fairness::{Fairness, FairnessOptions};
+use crate::fairness::{Dangling, Fairness, FairnessOptions};
 use crate::health::{Asks, Health};
 use crate::metrics;
 use crate::objects::OBJECTS;
@@ -222,6 +222,12 @@ impl Server {
             stop.clone(),
         );
         tasks.spawn(drainer.run());
+        let dangling = Dangling {
+            store: self.store.clone(),
+            registry: self.registry.clone(),
+            directory: self.directory.clone(),
+        };
+        tasks.spawn(dangling.run(stop.clone()));
         if self.checks_policies {
             let checker = Checker {
                 store: self.store.clone(),

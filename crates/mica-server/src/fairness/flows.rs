@@ -22,20 +22,20 @@ use crate::pages::Pages;
 use crate::plane::Plane;
 use crate::plane::cache::Followed;
 
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-const SCHEMAS: &str = "flowschemas";
-const LEVELS: &str = "prioritylevelconfigurations";
+pub(super) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+pub(super) const SCHEMAS: &str = "flowschemas";
+pub(super) const LEVELS: &str = "prioritylevelconfigurations";
 
 /// Planes whose flows are kept.
 const CACHED_PLANES: usize = 10_000;
 
 /// Objects read at once.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// Objects of one plane that are looked at, of each kind: each costs a comparison for every request of the plane.
 const MAX_OBJECTS: usize = 500;
 
-fn resource(plural: &str) -> GroupResource {
+pub(super) fn resource(plural: &str) -> GroupResource {
     GroupResource::new(GROUP, plural)
 }
 
@@ -130,6 +130,9 @@ impl FlowCache {
             let levels = overlaid(plane, LEVELS, &levels)?;
             Arc::new(self.shared(&plane.base, &schemas, &levels, Based::Yes))
         };
+        if plane.is_root() {
+            self.metrics.show_levels(&shared.flows.levels);
+        }
         let flows = &shared.flows;
         let own_uid = |own: &Own, name: &str| {
             let place = OnceLock::new();

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::level::{Bounds, Levels};
 use super::seats::Refusal;
-use crate::metrics::{Counter, Family, Gauge, Histogram, Label, Registry, Series};
+use crate::metrics::{Collect, Counter, Family, Gauge, Histogram, Label, Registry, Series, Text};
 
 const FLOW: &[Label] = &[Label::Open("priority_level"), Label::Open("flow_schema")];
 const REASON: &[Label] = &[
@@ -28,6 +31,7 @@ pub struct Metrics {
     executing: Arc<Family<Gauge>>,
     seats: Arc<Family<Gauge>>,
     waited: Arc<Family<Histogram>>,
+    levels: Arc<LevelLimits>,
 }
 
 /// The numbers of one flow schema.
@@ -50,7 +54,7 @@ pub enum Rejected {
 }
 
 impl Metrics {
-    pub fn new(registry: &Registry) -> Arc<Self> {
+    pub fn new(registry: &Registry, seats: u32) -> Arc<Self> {
         let counter = |name, help, labels| registry.register(Arc::new(Family::<Counter>::new(name, help, labels)));
         let gauge = |name, help| registry.register(Arc::new(Family::<Gauge>::new(name, help, FLOW)));
         Arc::new(Self {
@@ -82,7 +86,16 @@ impl Metrics {
                 WAITED,
                 WAITS,
             ))),
+            levels: registry.register(Arc::new(LevelLimits {
+                seats,
+                shown: Mutex::default(),
+            })),
         })
+    }
+
+    /// Tells what root's levels have. No other plane's: their levels are too many, and their tenants' to name.
+    pub fn show_levels(&self, levels: &Arc<Levels>) {
+        *self.levels.shown.lock() = levels.clone();
     }
 
     pub fn of(self: &Arc<Self>, level: &str, schema: &str) -> FlowMetrics {
@@ -95,6 +108,40 @@ impl Metrics {
             seats: self.seats.series(&[level, schema]),
             all: self.clone(),
         }
+    }
+}
+
+/// The bounds of root's levels if root is alone.
+struct LevelLimits {
+    seats: u32,
+    shown: Mutex<Arc<Levels>>,
+}
+
+impl Collect for LevelLimits {
+    fn collect(&self, text: &mut Text) {
+        let levels = self.shown.lock().clone();
+        let bounds: Vec<Bounds> = (0..levels.all.len()).map(|at| levels.bounds(at, self.seats)).collect();
+        let mut show = |name, help, value: fn(&Bounds) -> u32| {
+            text.family(name, help, "gauge");
+            for (level, bounds) in levels.all.iter().zip(&bounds) {
+                text.sample(name, &[("priority_level", &level.name)], f64::from(value(bounds)));
+            }
+        };
+        show(
+            "apiserver_flowcontrol_nominal_limit_seats",
+            "Seats that are a level's own, of root's levels.",
+            |bounds| bounds.nominal,
+        );
+        show(
+            "apiserver_flowcontrol_lower_limit_seats",
+            "Seats that others leave to a level, of root's levels.",
+            |bounds| bounds.reserved,
+        );
+        show(
+            "apiserver_flowcontrol_upper_limit_seats",
+            "Seats that a level may have while others are idle, of root's levels.",
+            |bounds| bounds.most,
+        );
     }
 }
 

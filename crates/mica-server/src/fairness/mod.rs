@@ -6,6 +6,7 @@
 //!
 //! What waits too long, or finds its queue full, is refused with 429: early, and before its body is read.
 
+mod dangling;
 mod deal;
 mod flow;
 mod flows;
@@ -28,6 +29,7 @@ use crate::error::ApiError;
 use crate::http::limit::REQUEST_TIMEOUT;
 use crate::metrics;
 use crate::plane::Plane;
+pub use dangling::Dangling;
 pub use flow::{Digest, What};
 use flows::{FlowCache, PlaneFlows, SharedFlows};
 use level::Response;
@@ -122,7 +124,7 @@ impl Fairness {
         }
         Self {
             room,
-            flows: FlowCache::new(store, Metrics::new(registry)),
+            flows: FlowCache::new(store, Metrics::new(registry, options.seats)),
             patience: options.patience,
             pace: Pace::new(),
             sizes: Arc::default(),

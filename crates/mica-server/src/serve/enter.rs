@@ -62,9 +62,11 @@ impl Server {
         if visitor.protocol == Protocol::InProcess {
             return Ok(Entered::default());
         }
-        // For what is not there no seat is needed: whoever looks finds out.
-        let Ok(plane) = self.plane_of(&visitor.located.address).await else {
-            return Ok(Entered::default());
+        // Who asks for what is not there takes a seat of root's, and does not learn which.
+        let (plane, mut untold) = (self.plane_of(&visitor.located.address).await, Classified::default());
+        let (plane, classified) = match plane {
+            Ok(plane) => (plane, classified),
+            Err(_) => (self.directory.root(), &mut untold),
         };
         match visitor.path {
             Ok(Path::Resource(path)) => {

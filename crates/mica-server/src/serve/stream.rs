@@ -190,6 +190,8 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
     }
     let rest = stream::unfold(Some(sending), |sending| async move {
         let mut sending = sending.filter(|sending| !sending.finished)?;
+        // A client that takes all at once would have this processor to itself until the list ends.
+        tokio::task::yield_now().await;
         match sending.next_chunk().await {
             Ok(chunk) => Some((Ok(chunk), Some(sending))),
             Err(error) => Some((Err(error), None)),

@@ -178,6 +178,57 @@ async fn a_plane_s_own_schemas_count_there_at_once_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn a_schema_says_whether_its_level_exists() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let (schemas, levels) = (format!("{FLOW}/flowschemas"), format!("{FLOW}/prioritylevelconfigurations"));
+    api.post(&schemas, &schema("anns", "mine", "ann")).await.expect(201);
+    let until_dangling = async |wanted: &str| {
+        let end = tokio::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            let schema = api.get(&format!("{schemas}/anns")).await.expect(200);
+            let condition = &schema["status"]["conditions"][0];
+            let said = format!("{} {} {}", condition["type"], condition["status"], condition["message"]);
+            if said == wanted {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < end, "{said}");
+        }
+    };
+    let about = "This FlowSchema references the PriorityLevelConfiguration object named";
+    let missing = format!(r#""Dangling" "True" "{about} \"mine\" but there is no such object""#);
+    let found = format!(r#""Dangling" "False" "{about} \"mine\" and it exists""#);
+    until_dangling(&missing).await;
+    api.post(&levels, &rejecting("mine")).await.expect(201);
+    until_dangling(&found).await;
+    api.delete(&format!("{levels}/mine")).await.expect(200);
+    until_dangling(&missing).await;
+}
+
+#[tokio::test]
+async fn metrics_tell_the_seats_of_root_s_levels() {
+    let world = World::start().await;
+    let root = world.root().await;
+    root.post(&format!("{FLOW}/prioritylevelconfigurations"), &rejecting("mine")).await.expect(201);
+    until_metric_of(&root, "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"mine\"} 3").await;
+    until_metric_of(&root, "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 244").await;
+}
+
+/// The same of what `/metrics` answers.
+async fn until_metric_of(api: &Api, line: &str) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = String::from_utf8(api.get("/metrics").await.body.to_vec()).unwrap();
+        if text.lines().any(|one| one == line) {
+            return;
+        }
+        let about = line.split([' ', '{']).next().unwrap();
+        let shown: Vec<&str> = text.lines().filter(|one| one.starts_with(about)).collect();
+        assert!(tokio::time::Instant::now() < end, "{line} is not told, but {shown:#?}");
+    }
+}
+
+#[tokio::test]
 async fn a_plane_full_of_stuck_requests_delays_no_other() {
     let world = World::sharing(5, LONG).await;
     let (a, b) = (world.plane("a").await, world.plane("b").await);
