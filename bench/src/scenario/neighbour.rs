@@ -36,7 +36,10 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
     let mut number = QUIET_OBJECTS;
     measure(&quiet, bench.sizes.warm_up, &mut number).await?;
     let idle = measure(&quiet, bench.sizes.measured, &mut number).await?;
-    let kubeconfig = running.directory().context("our server has a directory")?.join("admin.kubeconfig");
+    let kubeconfig = running
+        .directory()
+        .context("our server has a directory")?
+        .join("admin.kubeconfig");
     let mut noise = noise::start(&kubeconfig, &noisy.prefix, VOLUME)?;
     measure(&quiet, bench.sizes.warm_up, &mut number).await?;
     let loaded = measure(&quiet, bench.sizes.measured, &mut number).await?;

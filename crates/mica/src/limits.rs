@@ -84,10 +84,14 @@ impl PlanesFile {
 }
 
 fn bytes(text: &str) -> Result<u64, Usage> {
-    let bytes = Quantity::parse(text).ok().and_then(|bytes| u64::try_from(bytes.value()).ok());
-    bytes
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| Usage(format!("limits.planes.stored-bytes: {text:?} is not a size such as 10Gi")))
+    let bytes = Quantity::parse(text)
+        .ok()
+        .and_then(|bytes| u64::try_from(bytes.value()).ok());
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| {
+        Usage(format!(
+            "limits.planes.stored-bytes: {text:?} is not a size such as 10Gi"
+        ))
+    })
 }
 
 fn at_least_one<N: PartialOrd + From<u8> + std::fmt::Display>(name: &str, number: N) -> Result<N, Usage> {

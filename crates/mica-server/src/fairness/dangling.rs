@@ -111,7 +111,11 @@ impl Dangling {
         let level = object::string(schema, &["spec", "priorityLevelConfiguration", "name"]);
         let condition = condition(level, self.exists(&plane, level).await?);
         let conditions = object::list(schema, &["status", "conditions"]);
-        let same = |one: &&Value| ["type", "status", "reason", "message"].iter().all(|field| one[*field] == condition[*field]);
+        let same = |one: &&Value| {
+            ["type", "status", "reason", "message"]
+                .iter()
+                .all(|field| one[*field] == condition[*field])
+        };
         if conditions.iter().find(same).is_some() {
             return Ok(());
         }

@@ -184,7 +184,10 @@ mod tests {
         assert!(pace.line_up(plane(1), now).is_none() && pace.line_up(plane(1), now).is_none());
         pace.rounds.store(true, Ordering::Release);
         let mut waiting: Vec<_> = (0..5).map(|_| pace.line_up(plane(1), now).unwrap()).collect();
-        assert!(pace.line_up(plane(2), now).is_none(), "another plane has turns of its own");
+        assert!(
+            pace.line_up(plane(2), now).is_none(),
+            "another plane has turns of its own"
+        );
         drop(waiting.remove(1));
         assert_eq!(pace.call_next(now), 2);
         let called: Vec<bool> = waiting.iter_mut().map(|turn| turn.try_recv().is_ok()).collect();

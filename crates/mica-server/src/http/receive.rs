@@ -180,7 +180,10 @@ mod tests {
         };
         let pieces = |pause: Duration| {
             let three = (0..3).map(move |_| pause);
-            collect(StreamBody::new(Box::pin(futures::StreamExt::then(stream::iter(three), piece))), 100)
+            collect(
+                StreamBody::new(Box::pin(futures::StreamExt::then(stream::iter(three), piece))),
+                100,
+            )
         };
         assert_eq!(pieces(BODY_PAUSE - Duration::from_secs(1)).await.unwrap(), "xxx");
         let stuck = pieces(BODY_PAUSE + Duration::from_secs(1)).await;

@@ -181,7 +181,10 @@ async fn a_plane_s_own_schemas_count_there_at_once_and_nowhere_else() {
 async fn a_schema_says_whether_its_level_exists() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let (schemas, levels) = (format!("{FLOW}/flowschemas"), format!("{FLOW}/prioritylevelconfigurations"));
+    let (schemas, levels) = (
+        format!("{FLOW}/flowschemas"),
+        format!("{FLOW}/prioritylevelconfigurations"),
+    );
     api.post(&schemas, &schema("anns", "mine", "ann")).await.expect(201);
     let until_dangling = async |wanted: &str| {
         let end = tokio::time::Instant::now() + Duration::from_secs(30);
@@ -209,9 +212,19 @@ async fn a_schema_says_whether_its_level_exists() {
 async fn metrics_tell_the_seats_of_root_s_levels() {
     let world = World::start().await;
     let root = world.root().await;
-    root.post(&format!("{FLOW}/prioritylevelconfigurations"), &rejecting("mine")).await.expect(201);
-    until_metric_of(&root, "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"mine\"} 3").await;
-    until_metric_of(&root, "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 244").await;
+    root.post(&format!("{FLOW}/prioritylevelconfigurations"), &rejecting("mine"))
+        .await
+        .expect(201);
+    until_metric_of(
+        &root,
+        "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"mine\"} 3",
+    )
+    .await;
+    until_metric_of(
+        &root,
+        "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 244",
+    )
+    .await;
 }
 
 /// The same of what `/metrics` answers.

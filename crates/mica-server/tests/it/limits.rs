@@ -77,9 +77,18 @@ async fn heads_that_are_too_large_are_refused() {
     let large = "x".repeat(300 * 1024);
     let many = (0..500).map(|n| format!("x-{n}: y\r\n")).collect::<String>();
     for (head, codes) in [
-        (format!("GET /whoami HTTP/1.1\r\nhost: localhost\r\nx-large: {large}\r\n\r\n"), ["431"].as_slice()),
-        (format!("GET /whoami HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"), &["431"]),
-        (format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", &large[..100_000]), &["414", "431"]),
+        (
+            format!("GET /whoami HTTP/1.1\r\nhost: localhost\r\nx-large: {large}\r\n\r\n"),
+            ["431"].as_slice(),
+        ),
+        (
+            format!("GET /whoami HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"),
+            &["431"],
+        ),
+        (
+            format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", &large[..100_000]),
+            &["414", "431"],
+        ),
     ] {
         let mut stream = tls(&server, HTTP1).await.unwrap();
         // The server may answer before it has read all.
@@ -90,8 +99,13 @@ async fn heads_that_are_too_large_are_refused() {
     }
     let mut connection = connect(&server, HTTP2).await.unwrap();
     let request = http::Request::get("/whoami").header("x-large", &large);
-    let answer = connection.send(request.body(http_body_util::Full::default()).unwrap()).await;
-    assert!(answer.as_ref().map_or(true, |answer| answer.status() == 431), "{answer:?}");
+    let answer = connection
+        .send(request.body(http_body_util::Full::default()).unwrap())
+        .await;
+    assert!(
+        answer.as_ref().map_or(true, |answer| answer.status() == 431),
+        "{answer:?}"
+    );
     still_serves(&server).await;
 }
 
@@ -167,7 +181,9 @@ async fn a_flood_of_streams_that_are_reset_at_once_hurts_nobody() {
         flood.extend(frame(RESET, 0, 2 * n + 1, &8u32.to_be_bytes()));
     }
     // The server ends the connection when it has seen enough of this, which may be before all is written.
-    let _ = tokio::time::timeout(PATIENCE, writer.write_all(&flood)).await.expect("all is taken, or refused");
+    let _ = tokio::time::timeout(PATIENCE, writer.write_all(&flood))
+        .await
+        .expect("all is taken, or refused");
     still_serves(&server).await;
     let _ = writer.shutdown().await;
     drop(writer);

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
-use mica_server::http::ListenOptions;
 use mica_server::egress::{EgressOptions, Network};
+use mica_server::http::ListenOptions;
 use mica_server::metrics::Registry;
 use mica_server::start::ServerOptions;
 use mica_server::version::git_version;

@@ -183,7 +183,9 @@ fn etcd(flags: &Flags) -> Result<EtcdConfig, String> {
 /// As upstream divides it: what may read and what may write together, shared by whoever asks. Nothing bounds if both are zero.
 fn fairness(flags: &Flags) -> FairnessOptions {
     let reading = flags.last("max-requests-inflight").map_or(DEFAULT_READING, number);
-    let writing = flags.last("max-mutating-requests-inflight").map_or(DEFAULT_WRITING, number);
+    let writing = flags
+        .last("max-mutating-requests-inflight")
+        .map_or(DEFAULT_WRITING, number);
     FairnessOptions {
         seats: u32::try_from(reading.max(0).saturating_add(writing.max(0))).unwrap_or(u32::MAX),
         ..FairnessOptions::default()
