@@ -3,7 +3,7 @@
 
   KUBE_APISERVER=path differ.py [--seed N] [--count N] [PART...]    only kinds whose path contains a PART
 
-Objects of every kind (`differ/seeds.json`) are changed at random places, then created, replaced, patched or applied; writes are
+Objects of every kind (`differ/seeds.json`; custom ones by `differ/definitions.json`) are changed at random places, then created, replaced, patched or applied; writes are
 tried only (`dryRun`), but for the objects that changes start from. The recordings that `make golden` replays show what was
 thought of; this shows what was not. A difference is no verdict: look at it, mend it or add it to KNOWN with the reason.
 """
@@ -21,11 +21,30 @@ from pathlib import Path
 import harness
 
 SEEDS = json.loads(Path(__file__).with_name("differ").joinpath("seeds.json").read_text())
+DEFINITIONS = json.loads(Path(__file__).with_name("differ").joinpath("definitions.json").read_text())
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 # What fields are replaced by.
 ODD = [
     None, "", " ", "a b", "A", "-x", "x" * 64, "x" * 300, "a/b", "a.b/c", "0", "1", "-1", 0, 1, -1, 1.5, True, False, [], {}, [""],
     ["a", "a"], [None], {"a": "b"}, {"": ""}, {"a b": "c d"}, "2020-01-01T00:00:00Z", "2020-01-01T00:00:00.000000Z", "100m", "1Ki",
     "*", ["*"], ["*", "a"], "system:x", "example.com/x", "https://a/b", "http://a", "v1", "é", "\n", 2**31, 2**63 - 1,
+]
+# What is added to schemas of definitions.
+KEYWORDS = [
+    {"nullable": True}, {"default": None}, {"default": 1}, {"default": "x"}, {"default": {}}, {"default": {"size": 99}}, {"type": "array"},
+    {"type": "array", "items": {"type": "string"}}, {"type": "strange"}, {"format": "strange"}, {"format": "int64"}, {"pattern": "("},
+    {"pattern": "^a$"}, {"uniqueItems": True}, {"enum": ["a", "a"]}, {"enum": [1]}, {"minLength": 5, "maxLength": 2}, {"maximum": -1},
+    {"required": ["a", "a"]}, {"required": ["absent"]}, {"x-kubernetes-preserve-unknown-fields": True},
+    {"x-kubernetes-preserve-unknown-fields": False}, {"x-kubernetes-embedded-resource": True}, {"x-kubernetes-int-or-string": True},
+    {"x-kubernetes-list-type": "map"}, {"x-kubernetes-list-type": "set"}, {"x-kubernetes-list-type": "odd"}, {"x-kubernetes-map-type": "granular"},
+    {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"]}, {"x-kubernetes-list-map-keys": ["a", "a"]}, {"title": "x"},
+    {"additionalProperties": False}, {"additionalProperties": True}, {"additionalProperties": {"type": "string"}}, {"$ref": "#/x"},
+    {"anyOf": [{"type": "string"}]}, {"anyOf": [{"minimum": 1}, {"enum": ["a"]}]}, {"not": {"default": 1}}, {"allOf": [{"properties": {"q": {}}}]},
+    {"oneOf": [{"required": ["size"]}, {"properties": {"size": {"minimum": 1}}}]}, {"definitions": {"a": {}}}, {"dependencies": {"a": ["b"]}},
+    {"id": "x"}, {"patternProperties": {"a": {}}}, {"x-kubernetes-validations": [{"rule": "self.x"}]}, {"externalDocs": {"url": "x"}},
+    {"x-kubernetes-validations": [{"rule": "true"}, {"rule": "true"}]}, {"x-kubernetes-validations": [{"rule": " "}]}, {"example": {"a": 1}},
+    {"x-kubernetes-validations": [{"rule": "self == oldSelf", "reason": "Odd", "fieldPath": ".x", "message": " "}]}, {"items": {"type": "object"}},
+    {"x-kubernetes-validations": [{"rule": "has(self.spec)", "optionalOldSelf": True, "messageExpression": "1"}]}, {"properties": {"a": {}}},
 ]
 PATCHES = {
     "merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json",
@@ -109,7 +128,9 @@ def changed(rng, value):
         for key in path[:-1]:
             parent = parent[key]
         last, dice = path[-1], rng.random()
-        if dice < 0.2:
+        if "openAPIV3Schema" in path and isinstance(parent[last], dict) and dice < 0.7:
+            parent[last].update(copy.deepcopy(rng.choice(KEYWORDS)))
+        elif dice < 0.2:
             del parent[last]
         elif dice < 0.3 and isinstance(parent, list):
             parent.append(copy.deepcopy(parent[last]))
@@ -147,6 +168,16 @@ def change_request(rng, made):
     return "PATCH", "?fieldManager=differ" if how == "apply" else "", body, PATCHES[how]
 
 
+def established(target, name):
+    """A definition once its controllers are done with it."""
+    def conditions():
+        seen.update(json.loads(target.call("GET", f"{CRDS}/{name}")[2]))
+        return {c["type"]: c["status"] for c in seen["status"].get("conditions") or []}
+    seen = {}
+    harness.until(lambda: conditions().get("Established") == "True")
+    return seen
+
+
 def rounds(rng, targets, path):
     """Requests that go to both, as (what, answers)."""
     seed = rng.choice(SEEDS[path])
@@ -158,6 +189,8 @@ def rounds(rng, targets, path):
         return
     made = [json.loads(body) for _, _, body in made]
     name = made[0]["metadata"]["name"]
+    if path == CRDS:
+        made = [established(target, name) for target in targets]
     for _ in range(6):
         state = rng.getstate()
         answers = []
@@ -171,6 +204,8 @@ def rounds(rng, targets, path):
     for target in targets:
         target.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, PATCHES["merge"])
         target.call("DELETE", f"{path}/{name}")
+        if path == CRDS:
+            harness.until(lambda: target.call("GET", f"{path}/{name}")[0] == 404)
 
 
 def compare(targets, seed, count, parts):
@@ -203,7 +238,15 @@ def main():
     with harness.kube_apiserver() as theirs, harness.mica() as ours:
         for server in (theirs, ours):
             harness.kubectl(server.kubeconfig, "create", "namespace", "differ")
-        same, differ = compare([Target(theirs), Target(ours)], a.seed, a.count, a.parts)
+        targets = [Target(theirs), Target(ours)]
+        for target in targets:
+            for definition in DEFINITIONS:
+                target.call("POST", CRDS, definition)
+                established(target, definition["metadata"]["name"])
+        # Upstream serves what is established a while later.
+        paths = {path for path in SEEDS if "differ.example.com" in path}
+        harness.until(lambda: all(target.call("GET", path)[0] == 200 for target in targets for path in paths))
+        same, differ = compare(targets, a.seed, a.count, a.parts)
     print(f"differ: seed {a.seed}: {same} the same, {differ} differ")
     sys.exit(differ > 0)
 

@@ -408,21 +408,22 @@ fn rule_of(
     path: &Path,
     errors: &mut ErrorList,
 ) -> Option<Rule> {
+    let not_bool = |found: &Type| yields == Yields::Bool && *found != Type::Bool;
     let program = match env.compile(source) {
-        Ok(program) => program,
+        Ok(program) if !not_bool(program.result_type()) => program,
         Err(CompileError::Issues(issues)) => {
             errors.push(Error::invalid(path, source, format!("compilation failed: {issues}")));
             return None;
         }
-        Err(CompileError::Instantiation(why)) => {
+        Err(CompileError::Instantiation { why, result_type }) if !not_bool(&result_type) => {
             errors.push(Error::internal(path, format!("program instantiation failed: {why}")));
             return None;
         }
+        Ok(_) | Err(_) => {
+            errors.push(Error::invalid(path, source, "must evaluate to bool"));
+            return None;
+        }
     };
-    if yields == Yields::Bool && *program.result_type() != Type::Bool {
-        errors.push(Error::invalid(path, source, "must evaluate to bool"));
-        return None;
-    }
     Some(Rule {
         source: source.to_owned(),
         message: message.to_owned(),

@@ -107,21 +107,25 @@ impl Compiler {
     }
 
     pub fn compile(&self, source: &str, purpose: Purpose) -> Result<Program, Refusal> {
-        let program = self.env(purpose).compile(source).map_err(|error| match error {
-            CompileError::Issues(errors) => Refusal::Compilation(errors),
-            CompileError::Instantiation(why) => Refusal::Instantiation(why),
-        })?;
-        let found = program.result_type();
+        let (program, found) = match self.env(purpose).compile(source) {
+            Ok(program) => {
+                let found = program.result_type().clone();
+                (Ok(program), found)
+            }
+            Err(CompileError::Issues(errors)) => return Err(Refusal::Compilation(errors)),
+            // The type is looked at first.
+            Err(CompileError::Instantiation { why, result_type }) => (Err(Refusal::Instantiation(why)), result_type),
+        };
         let (fits, wanted) = match purpose {
             Purpose::Variable => (true, ""),
-            Purpose::MatchCondition | Purpose::Validation => (*found == Type::Bool, "bool"),
-            Purpose::Message => (*found == Type::String, "string"),
+            Purpose::MatchCondition | Purpose::Validation => (found == Type::Bool, "bool"),
+            Purpose::Message => (found == Type::String, "string"),
             Purpose::AuditAnnotation => (matches!(found, Type::String | Type::Null), "one of [string null_type]"),
-            Purpose::ApplyConfiguration => (*found == Type::object("Object"), "Object"),
-            Purpose::JsonPatch => (*found == Type::list(Type::object("JSONPatch")), "list(JSONPatch)"),
+            Purpose::ApplyConfiguration => (found == Type::object("Object"), "Object"),
+            Purpose::JsonPatch => (found == Type::list(Type::object("JSONPatch")), "list(JSONPatch)"),
         };
         if fits {
-            return Ok(program);
+            return program;
         }
         let found = found.full_name();
         Err(Refusal::Type { wanted, found })

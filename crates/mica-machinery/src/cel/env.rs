@@ -32,8 +32,8 @@ pub enum CompileError {
     #[error(transparent)]
     Issues(#[from] CompileErrors),
     /// The expression is sound, but a constant in it cannot be used: `int('x')`.
-    #[error("{0}")]
-    Instantiation(String),
+    #[error("{why}")]
+    Instantiation { why: String, result_type: Type },
 }
 
 /// A checked expression, ready to run. It holds no data and can be shared.
@@ -100,7 +100,10 @@ impl Env {
         // The depth of what the parser accepts is bounded, but not by what every thread's stack can hold.
         std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
-            let failed = || CompileError::Instantiation("out of memory".to_owned());
+            let failed = || CompileError::Instantiation {
+                why: "out of memory".to_owned(),
+                result_type: Type::Dyn,
+            };
             let thread = builder
                 .spawn_scoped(scope, || self.compile_here(source))
                 .map_err(|_| failed())?;
@@ -111,10 +114,14 @@ impl Env {
     fn compile_here(&self, source: &str) -> Result<Program, CompileError> {
         let parsed = parser::parse(source)?;
         let checked = check(parsed, self).map_err(|issues| CompileErrors::new(source, issues))?;
-        let root = plan::plan(&checked, self).map_err(CompileError::Instantiation)?;
+        let result_type = checked.type_of(checked.root.id).clone();
+        let root = match plan::plan(&checked, self) {
+            Ok(root) => root,
+            Err(why) => return Err(CompileError::Instantiation { why, result_type }),
+        };
         Ok(Program {
             root,
-            result_type: checked.type_of(checked.root.id).clone(),
+            result_type,
             mentioned: mentioned(&checked),
             cost: cost::estimate(&checked, &self.declared),
         })

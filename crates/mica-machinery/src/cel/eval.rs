@@ -211,7 +211,11 @@ impl<'m, 'a> Machine<'m, 'a> {
     ) -> Result<Option<Val<'a>>, EvalError> {
         let key = match &qualifier.key {
             QualifierKey::Const(key) => key.clone(),
-            QualifierKey::Node(node) => self.branch(node)?,
+            QualifierKey::Node(node) => {
+                let key = self.branch(node)?;
+                check_qualifier(&key).map_err(EvalError::Failed)?;
+                key
+            }
         };
         let absent = |message: String| {
             if test {
@@ -613,7 +617,15 @@ fn index(key: &Val<'_>) -> Result<i64, EvalError> {
     }
 }
 
-/// What upstream's implementation calls the type, which shows in two error texts.
+/// What can stand in brackets: anything else is refused before it is looked for.
+pub(super) fn check_qualifier(key: &Val<'_>) -> Result<(), String> {
+    match key {
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) => Ok(()),
+        other => Err(format!("invalid qualifier type: {}", go_name(other))),
+    }
+}
+
+/// What upstream's implementation calls the type, which shows in error texts.
 fn go_name(value: &Val<'_>) -> &'static str {
     match value {
         Val::Null => "types.Null",
@@ -627,6 +639,8 @@ fn go_name(value: &Val<'_>) -> &'static str {
         Val::Timestamp(_) => "types.Timestamp",
         Val::Optional(_) => "*types.Optional",
         Val::Type(_) => "*types.Type",
+        Val::List(_) => "*types.baseList",
+        Val::Map(_) => "*types.baseMap",
         _ => "*types.baseObject",
     }
 }

@@ -181,7 +181,10 @@ impl Planner<'_> {
         if let op::INDEX | op::OPT_INDEX | op::OPT_SELECT = function {
             let mut attribute = self.attribute(&call.args[0])?;
             let key = match self.node(&call.args[1])? {
-                Node::Const(key) => QualifierKey::Const(key),
+                Node::Const(key) => {
+                    eval::check_qualifier(&key)?;
+                    QualifierKey::Const(key)
+                }
                 node => QualifierKey::Node(node),
             };
             attribute.qualifiers.push(Qualifier {

@@ -16,6 +16,7 @@ pub fn shown(value: &Value, openapi: &str) -> String {
     }
 }
 
+const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 
 /// What the unversioned PodSpec has in its security context.
@@ -61,6 +62,16 @@ fn shown_pod_spec(spec: &Value, ty: &Type) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
+/// The fields as the unversioned type has them.
+fn in_order(ty: &'static Type) -> impl Iterator<Item = &'static Field> {
+    let is_schema = ty.openapi == SCHEMA;
+    let moves = move |field: &&Field| is_schema && field.json == "nullable";
+    ty.fields.iter().filter(move |field| !moves(field)).flat_map(move |field| {
+        let follows = is_schema && field.json == "type";
+        std::iter::once(field).chain(ty.fields.iter().filter(move |field| follows && moves(field)))
+    })
+}
+
 fn shown_struct(value: &Value, id: TypeId) -> String {
     let ty = facts().ty(id);
     if value.is_null() {
@@ -72,7 +83,7 @@ fn shown_struct(value: &Value, id: TypeId) -> String {
     let plain = ty.openapi.starts_with("io.k8s.apimachinery.");
     let null = Value::Null;
     let mut parts = Vec::with_capacity(ty.fields.len());
-    for field in &ty.fields {
+    for field in in_order(ty) {
         let held = value.get(field.json).unwrap_or(&null);
         if plain && field.omit_empty && is_empty(held) {
             continue;
@@ -109,6 +120,17 @@ fn shown_shape(value: &Value, shape: &Shape) -> String {
         (Shape::String, Value::Null) => "\"\"".to_owned(),
         (Shape::Bool, Value::Null) => "false".to_owned(),
         (Shape::Int32 | Shape::Int64, Value::Null) => "0".to_owned(),
+        (Shape::SchemaOrBool(_), Value::Bool(allows)) => format!("{{\"Allows\":{allows},\"Schema\":null}}"),
+        (Shape::SchemaOrBool(id), Value::Object(_)) => {
+            format!("{{\"Allows\":true,\"Schema\":{}}}", shown_struct(value, *id))
+        }
+        (Shape::SchemaOrArray(id), Value::Object(_)) => {
+            format!("{{\"Schema\":{},\"JSONSchemas\":null}}", shown_struct(value, *id))
+        }
+        (Shape::SchemaOrStringArray(id), Value::Object(_)) => {
+            format!("{{\"Schema\":{},\"Property\":null}}", shown_struct(value, *id))
+        }
+        (Shape::SchemaOrStringArray(_), Value::Array(_)) => format!("{{\"Schema\":null,\"Property\":{value}}}"),
         (Shape::Quantity, Value::Null) => "\"0\"".to_owned(),
         _ => value.to_string(),
     }
@@ -132,6 +154,21 @@ mod tests {
             shown(&method, "io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod"),
             r#"{"Type":"ByHat"}"#
         );
+    }
+
+    #[test]
+    fn a_schema_is_shown_as_its_unversioned_form() {
+        let schema = json!({"type": "array", "nullable": true, "items": {"type": "string"}, "additionalProperties": false,
+            "dependencies": {"a": ["b"]}});
+        let shown = shown(&schema, SCHEMA);
+        for part in [
+            r#""Type":"array","Nullable":true,"Format":"""#,
+            r#""Items":{"Schema":{"ID":"""#,
+            r#""AdditionalProperties":{"Allows":false,"Schema":null}"#,
+            r#""Dependencies":{"a":{"Schema":null,"Property":["b"]}}"#,
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
     }
 
     #[test]

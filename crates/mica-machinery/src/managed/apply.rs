@@ -13,7 +13,7 @@ use super::remove::remove;
 use super::schema::TypeRef;
 use super::set::Set;
 use super::typed::TypeErrors;
-use super::update::{Comparisons, Write, cap, reconciled, record, set_managed_fields, take_managed_fields};
+use super::update::{Comparisons, Write, cap, fits, reconciled, record, set_managed_fields, take_managed_fields};
 use super::validate::{Duplicates, validate};
 use super::value;
 use crate::codec::encode_untyped;
@@ -155,8 +155,15 @@ fn before_first_apply(live: &Value, write: &Write<'_>) -> Result<Entries, ApplyE
         manager: BEFORE_FIRST_APPLY,
         ..*write
     };
-    let entries = record(&write.schema.zero(), live, Entries::default(), &write)
-        .map_err(|error| ApplyError::Internal(format!("failed to create manager for existing fields: {error}")))?;
+    let failed = |why: &dyn std::fmt::Display| {
+        ApplyError::Internal(format!("failed to create manager for existing fields: {why}"))
+    };
+    fits(live, write.schema).map_err(|errors| {
+        let object = described(live, &write);
+        failed(&format!("failed to convert new object ({object}) to smd typed: {errors}"))
+    })?;
+    let entries =
+        record(&write.schema.zero(), live, Entries::default(), &write).map_err(|error| failed(&error))?;
     Ok(cap(entries))
 }
 

@@ -370,6 +370,31 @@ fn custom_resources_merge_by_their_own_schema() {
             m2 Apply 25 {"f:spec":{"f:tags":{"v:\"y\"":{}}}}"#]]);
 }
 
+#[test]
+fn what_does_not_fit_its_schema_of_today_is_tracked_by_nobody() {
+    let before = Compiled::new(
+        &json!({"type": "object", "properties": {"x": {"type": "string"}}}),
+        &NoRules,
+    );
+    let after = Compiled::new(
+        &json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "string"}}}),
+        &NoRules,
+    );
+    let mut story = Story {
+        schema: before.merge_type(),
+        kind: "Widget",
+        api_version: "g.io/v1",
+        object: None,
+        second: 0,
+    };
+    story.write("m1", json!({"x": "s"}));
+    story.schema = after.merge_type();
+    story
+        .write("m2", json!({"x": "s", "y": "z"}))
+        .check(expect![[r#"{"x":"s","y":"z"}"#]])
+        .refused("m3", json!({"y": "a"}), expect!["500 failed to create manager for existing fields: failed to convert new object (/; g.io/v1, Kind=) to smd typed: .x: expected numeric (int or float), got string"]);
+}
+
 /// Two versions that call one field by two names.
 struct Renaming;
 

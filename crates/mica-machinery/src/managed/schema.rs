@@ -92,6 +92,11 @@ impl<'s> TypeRef<'s> {
     /// For objects without a schema.
     pub const DEDUCED: TypeRef<'static> = TypeRef(Inner::Deduced);
 
+    /// Whether decoding did not already see to it that objects are of this type.
+    pub(super) fn is_custom(self) -> bool {
+        matches!(self.0, Inner::Schema(_))
+    }
+
     /// A built-in kind.
     pub fn kind(ty: TypeId) -> TypeRef<'static> {
         TypeRef(Inner::Kind(ty))

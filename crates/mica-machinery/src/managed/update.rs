@@ -14,6 +14,7 @@ use super::reconcile::reconcile;
 use super::schema::TypeRef;
 use super::set::Set;
 use super::typed::TypeErrors;
+use super::validate::{Duplicates, validate};
 use crate::object;
 use crate::time::now_text;
 
@@ -88,8 +89,20 @@ pub fn update(live: Option<&Value>, new: &mut Value, request: Request, write: &W
         }
     };
     // An object that does not fit its schema cannot be tracked; upstream drops the list too.
+    if fits(new, write.schema).is_err() || fits(live, write.schema).is_err() {
+        return;
+    }
     if let Ok(entries) = record(live, new, entries, write) {
         set_managed_fields(new, &cap(entries));
+    }
+}
+
+/// Whether an object is what its schema says. Those of built-in kinds always are: decoding them saw to it.
+pub(super) fn fits(object: &Value, schema: TypeRef<'_>) -> Result<(), TypeErrors> {
+    if schema.is_custom() {
+        validate(object, schema, Duplicates::Allowed)
+    } else {
+        Ok(())
     }
 }
 

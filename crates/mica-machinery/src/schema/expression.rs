@@ -109,7 +109,9 @@ enum Unusable {
 fn compile_as(env: &Env, source: &str, wanted: &Type) -> Result<Program, Unusable> {
     let program = env.compile(source).map_err(|error| match error {
         CompileError::Issues(issues) => Unusable::Compile(issues.to_string()),
-        CompileError::Instantiation(why) => Unusable::Program(why),
+        // The type is looked at first.
+        CompileError::Instantiation { result_type, .. } if result_type != *wanted => Unusable::Type,
+        CompileError::Instantiation { why, .. } => Unusable::Program(why),
     })?;
     if program.result_type() == wanted {
         Ok(program)

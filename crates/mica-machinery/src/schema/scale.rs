@@ -102,7 +102,7 @@ fn at<'o>(object: &'o Value, path: &str) -> Result<Option<&'o Value>, WrongType>
                 Some(member) => member,
                 None => return Ok(None),
             },
-            other => return Err(wrong(&names[..depth].join("."), other, "map[string]interface{}")),
+            other => return Err(wrong(&names[..=depth].join("."), other, "map[string]interface{}")),
         };
     }
     Ok(Some(value))
@@ -138,6 +138,10 @@ mod tests {
         assert_eq!(
             errors(json!({"spec": {"n": "x"}})),
             ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected int64"
+        );
+        assert_eq!(
+            errors(json!({"spec": "x"})),
+            ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected map[string]interface{}"
         );
     }
 }

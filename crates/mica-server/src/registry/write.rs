@@ -214,11 +214,24 @@ impl<'a> Step<'a> {
         let (group, kind) = match served.face() {
             Some(stored) => (stored.group, stored.kind),
             // A custom object may say that it is of another kind, and is named so.
-            None if served.custom_kind().is_some() => (served.group(), object::string(object, &["kind"])),
+            None if served.custom_kind().is_some() => {
+                let (group, version) = split_version(object::string(object, &["apiVersion"]));
+                if version.is_empty() {
+                    return Err(ApiError::internal(
+                        "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+                    ));
+                }
+                (group, object::string(object, &["kind"]))
+            }
             None => (served.group(), served.kind()),
         };
         Err(ApiError::invalid(group, kind, object::name(object), errors))
     }
+}
+
+/// Group and version of an apiVersion.
+fn split_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 impl Registry {

@@ -123,13 +123,14 @@ fn read_custom(
     unrecognized: &dyn Fn(&dyn std::fmt::Display) -> ApiError,
 ) -> Result<Read, ApiError> {
     let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| unrecognized(&error))?;
-    let (stated_kind, api_version) = stated(&value);
+    let (stated_kind, api_version) = stated(&value, json).map_err(|why| unrecognized(&why))?;
     if stated_kind.is_empty() {
         let shown = String::from_utf8_lossy(body);
         return Err(unrecognized(&format!("Object 'Kind' is missing in '{shown}'")));
     }
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
+    check_version_text(&value).map_err(|why| cannot(&why))?;
     let expected = kind.api_version();
     let of_group = split_version(&api_version).is_some_and(|(group, _)| group == wanted.group);
     let unknown = if stated_kind != wanted.kind || !of_group {
@@ -168,12 +169,26 @@ fn unreadable(error: mica_machinery::field::Error) -> String {
     }
 }
 
-/// The kind and apiVersion that an object says it has.
-fn stated(value: &Value) -> (String, String) {
-    (
-        object::string(value, &["kind"]).to_owned(),
-        object::string(value, &["apiVersion"]).to_owned(),
-    )
+/// The kind and apiVersion that an object says it has, or why they cannot be told.
+fn stated(value: &Value, json: &[u8]) -> Result<(String, String), String> {
+    if let (Some(Value::String(kind)), Some(Value::String(version))) = (value.get("kind"), value.get("apiVersion"))
+        && let Some((group, version)) = split_version(version)
+    {
+        return Ok((kind.clone(), join_version(group, version)));
+    }
+    let stated = codec::interpret(json).map_err(|error| error.to_string())?;
+    match split_version(&stated.api_version) {
+        Some(_) => Ok((stated.kind, stated.api_version)),
+        None => Err(format!("unexpected GroupVersion string: {}", stated.api_version)),
+    }
+}
+
+/// Upstream reads the field of what it decoded, where null is no text.
+fn check_version_text(value: &Value) -> Result<(), &'static str> {
+    match value.get("apiVersion") {
+        Some(Value::Null) => Err(".apiVersion accessor error: <nil> is of the type <nil>, expected string"),
+        _ => Ok(()),
+    }
 }
 
 /// Decodes JSON that a patch left, which must be of the wanted kind. The error is the reason alone.
@@ -215,12 +230,16 @@ fn read_patched(
     validation: FieldValidation,
 ) -> Result<Read, String> {
     let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| error.to_string())?;
-    let (stated_kind, _) = stated(&value);
+    let (stated_kind, api_version) = stated(&value, json)?;
     if stated_kind.is_empty() {
         return Err(format!(
             "Object 'Kind' is missing in '{}'",
             String::from_utf8_lossy(json)
         ));
+    }
+    check_version_text(&value)?;
+    if value.get("apiVersion").is_some() {
+        object::set(&mut value, &["apiVersion"], api_version);
     }
     let mut warnings = strict;
     if stated_kind == wanted.kind {

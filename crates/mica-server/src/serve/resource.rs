@@ -41,6 +41,9 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
         call.warnings.push(text.to_owned());
     }
+    if definition.is_some() {
+        check_subresource(&served, path)?;
+    }
     check_offered(verb, path, &served)?;
     if call.query.flag("export") {
         return Err(ApiError::bad_request(
@@ -130,6 +133,11 @@ fn place_custom(served: &Served, path: &ResourcePath) -> Result<(), ApiError> {
     if (path.namespace.is_some() && !served.namespaced()) || (everywhere && path.name.is_some()) {
         return Err(ApiError::page_not_found());
     }
+    Ok(())
+}
+
+/// Refuses a subresource that a custom resource does not have, as if the object were not there.
+fn check_subresource(served: &Served, path: &ResourcePath) -> Result<(), ApiError> {
     match &path.subresource {
         Some(name) if served.subresource(name).is_none() => Err(ApiError::not_found(
             &served.name,

@@ -202,6 +202,46 @@ async fn a_write_is_checked_by_the_definition_that_is_there_when_it_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_object_says_that_it_is_is_refused_in_upstreams_words() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut deprecated = widgets();
+    deprecated["spec"]["versions"][0]["subresources"] = json!({});
+    deprecated["spec"]["versions"][0]["deprecated"] = json!(true);
+    api.post(DEFINITIONS, &deprecated).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    api.post(WIDGETS, &widget("a")).await.expect(201);
+    let path = format!("{WIDGETS}/a");
+    let cases = [
+        (json!(""), 500, "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'"),
+        (json!("g/v1"), 422, r#"Widget.g "a" is invalid: apiVersion: Invalid value: "g/v1": must be x.io/v1"#),
+        (json!("v1"), 422, r#"Widget "a" is invalid: apiVersion: Invalid value: "v1": must be x.io/v1"#),
+        (json!("a/b/c"), 422, "unexpected GroupVersion string: a/b/c"),
+        (json!(1), 422, "json: cannot unmarshal number into Go struct field .apiVersion of type string"),
+    ];
+    for (version, code, wanted) in cases {
+        let refused = api.patch(&path, &json!({"apiVersion": version})).await.expect(code);
+        assert!(text(&refused, "/message").ends_with(wanted), "{version}: {refused}");
+    }
+    let cases = [
+        (json!(null), r#"Widget in version "" cannot be handled as a Widget: .apiVersion accessor error: <nil> is of the type <nil>, expected string"#),
+        (json!("a/b/c"), "the object provided is unrecognized (must be of type Widget): unexpected GroupVersion string: a/b/c"),
+        (json!("/"), "the API version in the data () does not match the expected API version (x.io/v1)"),
+    ];
+    for (version, wanted) in cases {
+        let mut body = widget("a");
+        body["apiVersion"] = version;
+        let refused = api.put(&path, &body).await.expect(400);
+        assert!(text(&refused, "/message").starts_with(wanted), "{refused}");
+    }
+    // Also of a subresource that is not there.
+    let missing = api.get(&format!("{path}/status")).await;
+    assert_eq!(missing.header("warning"), r#"299 - "x.io/v1 Widget is deprecated""#);
+    missing.expect(404);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plane_with_definitions_drains_and_names_the_custom_object_that_blocks() {
     let world = World::start().await;
     let (root, api) = (world.root().await, world.plane("p").await);

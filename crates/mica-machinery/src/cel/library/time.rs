@@ -350,6 +350,9 @@ fn zone_offset(instant: &Instant, zone: &str) -> Result<i32, EvalError> {
     if zone.is_empty() || zone == "UTC" || zone == "Local" {
         return Ok(0);
     }
+    if zone.split('/').any(|part| part == "..") || zone.starts_with('/') || zone.contains('\\') {
+        return Err(EvalError::failed("time: invalid location name"));
+    }
     let unknown = || EvalError::failed(format!("unknown time zone {zone}"));
     let found = TimeZone::get(zone).map_err(|_| unknown())?;
     let at = Timestamp::from_second(instant.seconds).map_err(|_| unknown())?;

@@ -163,6 +163,15 @@ fn check_root(schema: &Value, path: &Path) -> Option<Error> {
         ("x-kubernetes-preserve-unknown-fields", "XPreserveUnknownFields"),
         ("x-kubernetes-validations", "XValidations"),
     ];
+    // What is said even where it is empty.
+    const POINTERS: [&str; 6] = [
+        "additionalItems",
+        "additionalProperties",
+        "maxProperties",
+        "minProperties",
+        "not",
+        "x-kubernetes-map-type",
+    ];
     let ty = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     if !ty.is_empty() && ty != "object" {
         let detail =
@@ -173,7 +182,7 @@ fn check_root(schema: &Value, path: &Path) -> Option<Error> {
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(_, value)| !is_empty(value));
+        .filter(|(word, value)| !is_empty(value) || (POINTERS.contains(&word.as_str()) && !value.is_null()));
     let is_allowed = |word: &str| ALLOWED.iter().any(|(allowed, _)| *allowed == word);
     let refused = words.into_iter().any(|(word, _)| !is_allowed(word));
     refused.then(|| {

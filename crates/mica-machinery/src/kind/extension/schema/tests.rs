@@ -179,6 +179,10 @@ fn rules_must_compile_and_be_affordable() {
         r#"f.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"self.size()","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: cel expression must evaluate to a bool"#,
     );
     check_f(
+        json!({"type": "string", "x-kubernetes-validations": [{"rule": "double('1.2.3')"}]}),
+        r#"f.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"double('1.2.3')","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: cel expression must evaluate to a bool"#,
+    );
+    check_f(
         json!({"type": "string", "x-kubernetes-validations": [{"rule": "self != ''", "message": "a\nb"}]}),
         r#"f.x-kubernetes-validations[0].message: Invalid value: "a\nb": must not contain line breaks"#,
     );
