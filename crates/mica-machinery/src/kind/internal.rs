@@ -66,10 +66,13 @@ fn shown_pod_spec(spec: &Value, ty: &Type) -> String {
 fn in_order(ty: &'static Type) -> impl Iterator<Item = &'static Field> {
     let is_schema = ty.openapi == SCHEMA;
     let moves = move |field: &&Field| is_schema && field.json == "nullable";
-    ty.fields.iter().filter(move |field| !moves(field)).flat_map(move |field| {
-        let follows = is_schema && field.json == "type";
-        std::iter::once(field).chain(ty.fields.iter().filter(move |field| follows && moves(field)))
-    })
+    ty.fields
+        .iter()
+        .filter(move |field| !moves(field))
+        .flat_map(move |field| {
+            let follows = is_schema && field.json == "type";
+            std::iter::once(field).chain(ty.fields.iter().filter(move |field| follows && moves(field)))
+        })
 }
 
 fn shown_struct(value: &Value, id: TypeId) -> String {

@@ -160,10 +160,11 @@ fn before_first_apply(live: &Value, write: &Write<'_>) -> Result<Entries, ApplyE
     };
     fits(live, write.schema).map_err(|errors| {
         let object = described(live, &write);
-        failed(&format!("failed to convert new object ({object}) to smd typed: {errors}"))
+        failed(&format!(
+            "failed to convert new object ({object}) to smd typed: {errors}"
+        ))
     })?;
-    let entries =
-        record(&write.schema.zero(), live, Entries::default(), &write).map_err(|error| failed(&error))?;
+    let entries = record(&write.schema.zero(), live, Entries::default(), &write).map_err(|error| failed(&error))?;
     Ok(cap(entries))
 }
 

@@ -213,20 +213,45 @@ async fn what_an_object_says_that_it_is_is_refused_in_upstreams_words() {
     api.post(WIDGETS, &widget("a")).await.expect(201);
     let path = format!("{WIDGETS}/a");
     let cases = [
-        (json!(""), 500, "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'"),
-        (json!("g/v1"), 422, r#"Widget.g "a" is invalid: apiVersion: Invalid value: "g/v1": must be x.io/v1"#),
-        (json!("v1"), 422, r#"Widget "a" is invalid: apiVersion: Invalid value: "v1": must be x.io/v1"#),
+        (
+            json!(""),
+            500,
+            "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'",
+        ),
+        (
+            json!("g/v1"),
+            422,
+            r#"Widget.g "a" is invalid: apiVersion: Invalid value: "g/v1": must be x.io/v1"#,
+        ),
+        (
+            json!("v1"),
+            422,
+            r#"Widget "a" is invalid: apiVersion: Invalid value: "v1": must be x.io/v1"#,
+        ),
         (json!("a/b/c"), 422, "unexpected GroupVersion string: a/b/c"),
-        (json!(1), 422, "json: cannot unmarshal number into Go struct field .apiVersion of type string"),
+        (
+            json!(1),
+            422,
+            "json: cannot unmarshal number into Go struct field .apiVersion of type string",
+        ),
     ];
     for (version, code, wanted) in cases {
         let refused = api.patch(&path, &json!({"apiVersion": version})).await.expect(code);
         assert!(text(&refused, "/message").ends_with(wanted), "{version}: {refused}");
     }
     let cases = [
-        (json!(null), r#"Widget in version "" cannot be handled as a Widget: .apiVersion accessor error: <nil> is of the type <nil>, expected string"#),
-        (json!("a/b/c"), "the object provided is unrecognized (must be of type Widget): unexpected GroupVersion string: a/b/c"),
-        (json!("/"), "the API version in the data () does not match the expected API version (x.io/v1)"),
+        (
+            json!(null),
+            r#"Widget in version "" cannot be handled as a Widget: .apiVersion accessor error: <nil> is of the type <nil>, expected string"#,
+        ),
+        (
+            json!("a/b/c"),
+            "the object provided is unrecognized (must be of type Widget): unexpected GroupVersion string: a/b/c",
+        ),
+        (
+            json!("/"),
+            "the API version in the data () does not match the expected API version (x.io/v1)",
+        ),
     ];
     for (version, wanted) in cases {
         let mut body = widget("a");
