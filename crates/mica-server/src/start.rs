@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::check::Checker;
 use crate::admission::{Admissions, PodAccounts};
 use crate::audit::{AuditOptions, Auditor};
-use crate::authn::account::{Accounts, RootAccounts};
+use crate::authn::account::{Accounts, RootAccounts, secret};
 use crate::authn::reload::Reload;
 use crate::authn::{Authenticator, AuthnMetrics};
 use crate::authz::Authorizer;
@@ -31,6 +31,7 @@ use crate::metrics;
 use crate::objects::OBJECTS;
 use crate::openapi::OpenApi;
 use crate::plane::class::PLANE_CLASSES;
+use crate::pki::{Authority, PlaneAuthorities};
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
 use crate::plane::kind::PLANES;
@@ -38,7 +39,9 @@ use crate::plane::limits::Limits;
 pub use crate::registry::BOOKMARK_INTERVAL;
 use crate::registry::{Registry, ServiceOptions, TokenSecrets};
 use crate::scheme::Schemes;
+use crate::seal::{SealedStore, Sealing};
 use crate::serve::Server;
+use crate::sign::Signer;
 
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -88,6 +91,10 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// What is written down of requests, and where.
     pub audit: AuditOptions,
+    /// The store's authority, which those of planes come from. Without it no signing request is answered.
+    pub authority: Option<Arc<Authority>>,
+    /// What of the store is hidden; nothing if none.
+    pub encryption: Option<Arc<Sealing>>,
 }
 
 impl Default for ServerOptions {
@@ -109,6 +116,8 @@ impl Default for ServerOptions {
             fairness: FairnessOptions::default(),
             limits: budget::DEFAULT,
             audit: AuditOptions::default(),
+            authority: None,
+            encryption: None,
         }
     }
 }
@@ -116,6 +125,11 @@ impl Default for ServerOptions {
 impl Server {
     /// Opens the server on a store, making root's records on first start.
     pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> Result<Arc<Self>, ApiError> {
+        let sealing = options.encryption;
+        let store = match &sealing {
+            Some(sealing) => Arc::new(SealedStore::new(store, sealing.clone())) as Arc<dyn Store>,
+            None => store,
+        };
         let schemes = schemes(options.profile);
         let (range, companions) = (options.services.range, options.companions.clone());
         let base = Box::new(move |profile| base_objects(profile, range, &companions));
@@ -128,6 +142,10 @@ impl Server {
         let egress = Egress::new(options.egress);
         let auditor = Auditor::open(options.audit, egress.clone(), &options.metrics)?;
         let converter = Converter::new(egress.clone(), &options.metrics);
+        let authorities = match options.authority {
+            Some(authority) => Some(Arc::new(PlaneAuthorities::new(secret(&*store).await?, authority))),
+            None => None,
+        };
         let accounts = Arc::new(Accounts::open(&*store, options.issuer, options.root_accounts).await?);
         let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
         let admissions = Arc::new(Admissions::new(
@@ -181,6 +199,8 @@ impl Server {
             reload: options.reload,
             authorizer,
             accounts,
+            authorities,
+            sealing,
             health,
             metrics: options.metrics,
             definitions,
@@ -238,6 +258,18 @@ impl Server {
             tasks.spawn(checker.run(stop.clone()));
         }
         tasks.spawn(self.reload.clone().run(stop.clone()));
+        if let Some(sealing) = &self.sealing {
+            tasks.spawn(sealing.clone().follow(stop.clone()));
+        }
+        if let Some(authorities) = &self.authorities {
+            let signer = Signer {
+                store: self.store.clone(),
+                registry: self.registry.clone(),
+                directory: self.directory.clone(),
+                authorities: authorities.clone(),
+            };
+            tasks.spawn(signer.run(stop.clone()));
+        }
         let worker = Worker::new(
             self.store.clone(),
             self.registry.clone(),

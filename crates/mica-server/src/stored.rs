@@ -8,6 +8,7 @@
 //! byte 0      format, 1
 //! byte 1      flags: 1 = a mark that hides an object of the base layer; no JSON follows
 //!             2 = the object is as another base layer than the plane's has it; that layer's id follows
+//!             4 = never stored: the value was hidden otherwise than it would be now, so an update is to rewrite it
 //! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`: right after metadata's uid, or right before it in
 //!             custom objects, whose fields are in the order of their names
 //! bytes 8-15  hash of the normaliser (schema and defaults) that the JSON went through; another hash takes the parse path
@@ -21,6 +22,9 @@ use crate::error::ApiError;
 const FORMAT: u8 = 1;
 const FLAG_HIDDEN: u8 = 1;
 const FLAG_BASED: u8 = 2;
+const FLAG_STALE: u8 = 4;
+/// The format of what stands for a value that cannot be opened; never stored.
+const UNREADABLE: u8 = 0xff;
 const HEADER: usize = 16;
 
 /// An object as it was read, still encoded.
@@ -30,6 +34,7 @@ pub struct Stored {
     hole: usize,
     pub normaliser: u64,
     pub revision: Revision,
+    stale: bool,
 }
 
 /// What a record of the store means to the plane that holds it.
@@ -46,6 +51,9 @@ impl Content {
     pub fn read(record: &Record) -> Result<Self, ApiError> {
         let damaged = |what: &str| ApiError::internal("stored data is damaged").because(what.to_owned());
         let value = &record.value;
+        if let Some((&UNREADABLE, why)) = value.split_first() {
+            return Err(ApiError::internal(&String::from_utf8_lossy(why)));
+        }
         if value.len() < HEADER || value[0] != FORMAT {
             return Err(damaged("a stored value has no header of a known format"));
         }
@@ -67,6 +75,7 @@ impl Content {
             hole,
             normaliser,
             revision: record.revision,
+            stale: value[1] & FLAG_STALE != 0,
         }))
     }
 
@@ -77,6 +86,32 @@ impl Content {
             Self::Hidden | Self::Based(_) => None,
         }
     }
+}
+
+/// What stands for a value that cannot be opened: whoever reads it is told why.
+pub fn unreadable(why: &str) -> Bytes {
+    [&[UNREADABLE], why.as_bytes()].concat().into()
+}
+
+/// The value, marked as one that an update is to rewrite.
+pub fn stale(value: &Bytes) -> Bytes {
+    with_flags(value, |flags| flags | FLAG_STALE)
+}
+
+/// The value as it is stored.
+pub fn without_stale(value: Bytes) -> Bytes {
+    match value.get(1) {
+        Some(flags) if value[0] == FORMAT && flags & FLAG_STALE != 0 => with_flags(&value, |flags| flags & !FLAG_STALE),
+        _ => value,
+    }
+}
+
+fn with_flags(value: &Bytes, change: impl Fn(u8) -> u8) -> Bytes {
+    let mut value = BytesMut::from(&value[..]);
+    if let Some(flags) = value.get_mut(1) {
+        *flags = change(*flags);
+    }
+    value.freeze()
 }
 
 /// The mark that hides a base object.
@@ -126,6 +161,11 @@ impl Stored {
     /// The bytes that it takes in the store, its key aside.
     pub fn stored_len(&self) -> usize {
         HEADER + self.json.len()
+    }
+
+    /// Whether an update is to rewrite the object even if it changes nothing.
+    pub fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// The JSON without kind, apiVersion and resourceVersion.

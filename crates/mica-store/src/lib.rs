@@ -17,5 +17,5 @@ pub use key::{Key, KeyRange, PlaneKeys};
 pub use mem::MemStore;
 pub use store::{
     Change, CommitError, Committed, Compare, Event, Page, RangeQuery, ReadError, Record, Revision, Signal, Store,
-    StoreStatus, Txn, Usage, Watch, WatchError, Write,
+    StoreStatus, Txn, Usage, Watch, WatchError, WatchSource, Write,
 };

@@ -109,6 +109,7 @@ impl Builder {
             companions: self.companions.unwrap_or_else(|| Companions::Done {
                 root_ca: authority.certificate_pem().to_owned(),
             }),
+            authority: Some(authority.clone()),
             metrics: metrics.clone(),
             ..self.options
         };

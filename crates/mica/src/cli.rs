@@ -260,12 +260,15 @@ pub enum PlaneCommand {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Print a kubeconfig for a plane, with the credentials of the one in use
+    /// Print a kubeconfig for the administrator of a plane, who is somebody in that plane only
     #[command(
         after_help = "Example:\n  mica plane kubeconfig team-a -f team-a.kubeconfig\n  kubectl --kubeconfig team-a.kubeconfig get namespaces"
     )]
     Kubeconfig {
         name: String,
+        /// How long it is good for: at least 10m, at most a year
+        #[arg(long, value_name = "DURATION", default_value = "8760h")]
+        expires: String,
         /// The file to write, readable by its owner only [default: the standard output]
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,

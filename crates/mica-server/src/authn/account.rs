@@ -394,7 +394,7 @@ pub async fn read_kind(
 }
 
 /// The secret of a store that all keys come from. If another server makes it at the same time, that one's counts.
-async fn secret(store: &dyn Store) -> Result<[u8; 32], ApiError> {
+pub(crate) async fn secret(store: &dyn Store) -> Result<[u8; 32], ApiError> {
     let resource = GroupResource::new("mica.internal", "tokensecrets");
     let key = PlaneKeys::new(PlaneId::ROOT).object(&resource, None, "serviceaccounts");
     if let Some(record) = store.get(&key).await? {

@@ -57,6 +57,13 @@ impl Key {
         json!({"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM, "x": part(1..33), "y": part(33..65)})
     }
 
+    /// The whole key, in the form that makers of certificates read.
+    pub fn to_pkcs8(&self) -> Vec<u8> {
+        const HEAD: &[u8] = b"\x30\x81\x87\x02\x01\x00\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x04\x6d\x30\x6b\x02\x01\x01\x04\x20";
+        const MIDDLE: &[u8] = b"\xa1\x44\x03\x42\x00";
+        [HEAD, &self.secret.to_bytes(), MIDDLE, &self.public].concat()
+    }
+
     pub fn sign(&self, claims: &Value) -> String {
         let header = json!({"alg": ALGORITHM, "kid": self.id});
         let mut token = URL_SAFE_NO_PAD.encode(header.to_string());

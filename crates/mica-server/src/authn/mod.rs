@@ -7,7 +7,7 @@ mod front;
 pub mod given;
 mod impersonate;
 mod issuer;
-mod jwt;
+pub(crate) mod jwt;
 mod key;
 mod legacy;
 mod publish;
@@ -18,7 +18,8 @@ mod webhook;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use rustls_pki_types::UnixTime;
+use mica_api::PlaneId;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -27,6 +28,7 @@ use crate::error::ApiError;
 use crate::http::{Context, Protocol};
 use crate::request::{Address, Located};
 use crate::serve::Server;
+use crate::tls::RefusedCertificate;
 
 pub use bearer::AuthnMetrics;
 pub use bootstrap::BootstrapTokens;
@@ -84,19 +86,54 @@ impl Server {
         headers: &HeaderMap,
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
-        let named = self.authenticator.named(context, headers);
-        let user = match named.map_or_else(|| self.authenticator.prove(context), |user| Ok(Some(user)))? {
+        let proven = match self.authenticator.named(context, headers) {
+            Some(user) => Some(user),
+            None => Box::pin(self.prove_certificate(context, &located.address)).await?,
+        };
+        let user = match proven {
             Some(user) => user,
             None => match bearer(headers)? {
                 Some(token) => Box::pin(self.prove_token(token, &located.address)).await?,
                 None => self.authenticator.nobody(located)?,
             },
         };
+        let user = without_reserved(user);
         // Audit tells of who asked, also where that one acts as another.
         let _ = context.proven.set(user.clone());
         match impersonate::asked(headers)? {
             None => Ok(user),
             Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
+        }
+    }
+
+    /// The user that a connection proves: of the platform, or else of the plane that the request is for. One of another plane
+    /// is nobody.
+    async fn prove_certificate(&self, context: &Context, address: &Address) -> Result<Option<Arc<User>>, ApiError> {
+        let refused = match self.authenticator.prove(context) {
+            Err(refused) if !context.peer.presented_chain().is_empty() => refused,
+            proven => return proven,
+        };
+        let Some(planes) = &self.authorities else {
+            return Err(refused);
+        };
+        let plane = match address {
+            Address::AllPlanes | Address::Root => return Err(refused),
+            address => self.plane(address).await.map_err(|_| refused)?,
+        };
+        let now = UnixTime::now();
+        let prove = |chain: &[CertificateDer<'static>]| {
+            planes.verify(plane.id, chain, now)?;
+            let user = chain.first().and_then(|leaf| user_of(leaf));
+            let user = user.ok_or_else(|| RefusedCertificate::because(&"it names no user"))?;
+            let realm = match plane.id {
+                PlaneId::ROOT => Realm::Platform,
+                id => Realm::Plane(id),
+            };
+            Ok(self.authenticator.trusted(User { realm, ..user }))
+        };
+        match context.peer.user_in(plane.id, planes.generation(), now, prove) {
+            Ok(user) => Ok(Some(user)),
+            Err(error) => Err(ApiError::unauthorized().because(error)),
         }
     }
 
@@ -183,6 +220,20 @@ impl Authenticator {
             ..user
         }
     }
+}
+
+/// Groups of this sort are for planes to give: root's own bindings of them are for nobody.
+const RESERVED: &str = "mica:";
+
+/// A user of the platform is in no group that means a plane's own.
+fn without_reserved(user: Arc<User>) -> Arc<User> {
+    let reserved = |group: &String| group.starts_with(RESERVED);
+    if user.realm != Realm::Platform || !user.groups.iter().any(reserved) {
+        return user;
+    }
+    let mut user = (*user).clone();
+    user.groups.retain(|group| !reserved(group));
+    Arc::new(user)
 }
 
 /// The token that a request brings. Credentials of another sort are a failed proof, not the absence of one.

@@ -515,9 +515,11 @@ struct Entry {
     decision: Decision,
 }
 
-/// A platform's user as a plane's own bindings may name it. What begins with `system:` would be taken for the plane's own.
+/// A platform's user as a plane's own bindings may name it. What begins with `system:` or `mica:` would be taken for the
+/// plane's own.
 fn guest(user: &User) -> User {
-    let foreign = |name: &str| !name.starts_with("system:") || name == "system:authenticated";
+    let own = |name: &str| name.starts_with("system:") || name.starts_with("mica:");
+    let foreign = |name: &str| !own(name) || name == "system:authenticated";
     User {
         name: if foreign(&user.name) {
             user.name.clone()

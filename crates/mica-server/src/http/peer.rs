@@ -3,12 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
+use mica_api::PlaneId;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authz::User;
-use crate::tls::{PresentedCertificates, RefusedCertificate};
+use crate::tls::{PresentedCertificates, REUSE, RefusedCertificate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
@@ -26,8 +28,18 @@ pub struct Peer {
     certificates: Option<PresentedCertificates>,
     /// Whom the certificate names, read once.
     user: OnceLock<Option<Arc<User>>>,
+    /// Whom it names in the plane that was asked about last.
+    in_plane: ArcSwapOption<InPlane>,
     drain: CancellationToken,
     tasks: TaskTracker,
+}
+
+/// A user that a plane's own authority vouched for.
+struct InPlane {
+    plane: PlaneId,
+    generation: u64,
+    at: UnixTime,
+    user: Arc<User>,
 }
 
 impl Peer {
@@ -45,6 +57,7 @@ impl Peer {
             server_name: server_name.map(Box::from),
             certificates,
             user: OnceLock::new(),
+            in_plane: ArcSwapOption::empty(),
             drain,
             tasks,
         }
@@ -58,6 +71,7 @@ impl Peer {
             server_name: None,
             certificates: None,
             user: OnceLock::new(),
+            in_plane: ArcSwapOption::empty(),
             drain,
             tasks: TaskTracker::new(),
         }
@@ -99,6 +113,31 @@ impl Peer {
     /// question: see [`Peer::verified_chain`].
     pub fn user(&self, read: impl FnOnce() -> Option<User>) -> Option<&Arc<User>> {
         self.user.get_or_init(|| read().map(Arc::new)).as_ref()
+    }
+
+    /// The user of a plane that `prove` finds in the chain as presented. What was found is reused for as long as other good
+    /// judgements are, while `generation` is the same.
+    pub fn user_in(
+        &self,
+        plane: PlaneId,
+        generation: u64,
+        now: UnixTime,
+        prove: impl FnOnce(&[CertificateDer<'static>]) -> Result<User, RefusedCertificate>,
+    ) -> Result<Arc<User>, RefusedCertificate> {
+        if let Some(known) = &*self.in_plane.load()
+            && (known.plane, known.generation) == (plane, generation)
+            && now.as_secs().abs_diff(known.at.as_secs()) < REUSE.as_secs()
+        {
+            return Ok(known.user.clone());
+        }
+        let user = Arc::new(prove(self.presented_chain())?);
+        self.in_plane.store(Some(Arc::new(InPlane {
+            plane,
+            generation,
+            at: now,
+            user: user.clone(),
+        })));
+        Ok(user)
     }
 
     /// Cancelled when the server drains: watches end then.

@@ -95,6 +95,17 @@ impl Authority {
         &self.key_pem
     }
 
+    pub(super) fn key(&self) -> &KeyPair {
+        self.issuer.key()
+    }
+
+    /// A certificate of this authority for another's key, in PEM.
+    pub(super) fn certify(&self, mut params: CertificateParams, key: &KeyPair) -> Result<String, PkiError> {
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(key, &self.issuer).map_err(PkiError::NotMade)?;
+        Ok(certificate.pem())
+    }
+
     /// A certificate that a server shows, for DNS names and IP addresses.
     pub fn issue_serving(&self, name: &str, hosts: &[String], now: SystemTime) -> Result<Issued, PkiError> {
         // A common name holds 64 characters; clients look at the alternative names only.
@@ -189,7 +200,7 @@ fn params(subject: DistinguishedName, now: SystemTime, life: Duration) -> Certif
     params
 }
 
-fn named(common: &str, organization: Option<&str>) -> DistinguishedName {
+pub(super) fn named(common: &str, organization: Option<&str>) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     if let Some(organization) = organization {
         name.push(DnType::OrganizationName, organization);

@@ -4,16 +4,21 @@
 //! ECDSA P-256 in PKCS#8. Time is an argument everywhere but in the renewal loop.
 
 mod authority;
+mod der;
 mod directory;
 mod kubeconfig;
+mod planes;
 mod renewal;
+mod request;
 mod shared;
 
 pub(crate) use authority::dns_names;
 pub use authority::{ADMIN_GROUP, ADMIN_NAME, Authority, Identity, Issued, serving_names};
 pub use directory::{PkiDir, write_private};
 pub use kubeconfig::{Kubeconfig, admin_kubeconfig};
+pub use planes::{For, PlaneAuthorities};
 pub use renewal::Renewal;
+pub use request::{SigningRequest, ask};
 pub use shared::{SharedAuthorityError, shared_authority};
 
 #[derive(Debug, thiserror::Error)]

@@ -33,6 +33,7 @@ use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::{index_writes, is_internal};
 use crate::registry::{Managers, PatchRequest, Patched, WriteRequest, Written};
 use crate::serve::{Call, Server, respond};
+use crate::seal::{self, Sealing};
 use crate::stored::Content;
 
 const MAGIC: &str = "plane-snapshot";
@@ -151,19 +152,20 @@ pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<
     let mut line = serde_json::to_vec(&header).expect("a header is plain JSON");
     line.push(b'\n');
     let mut sum = Xxh3::new();
-    let head = summed(&mut sum, &line, &first);
-    let state = (walk, sum, Some(head));
+    let sealing = call.server.sealing.clone();
+    let head = summed(&mut sum, &line, &hidden(sealing.as_deref(), first));
+    let state = (walk, sum, Some(head), sealing);
     let pieces = stream::unfold(Some(state), |state| async move {
-        let (mut walk, mut sum, ready) = state?;
+        let (mut walk, mut sum, ready, sealing) = state?;
         let mut out = match ready {
             Some(ready) => ready,
             None => match walk.page().await {
-                Ok(records) => summed(&mut sum, b"", &records),
+                Ok(records) => summed(&mut sum, b"", &hidden(sealing.as_deref(), records)),
                 Err(error) => return Some((Err(error), None)),
             },
         };
         if !walk.finished {
-            return Some((Ok(out.freeze()), Some((walk, sum, None))));
+            return Some((Ok(out.freeze()), Some((walk, sum, None, sealing))));
         }
         sum.update(&[0; 8]);
         out.put_slice(&[0; 8]);
@@ -171,6 +173,16 @@ pub(crate) async fn snapshot(call: &Call<'_>, grant: &Grant) -> Result<Response<
         Some((Ok::<_, ApiError>(out.freeze()), None))
     });
     Ok(respond(StatusCode::OK, CONTENT_TYPE, Body::try_stream(pieces)))
+}
+
+/// What the store hides is hidden in the snapshot, too, for those who have the configuration's keys.
+fn hidden(sealing: Option<&Sealing>, records: Vec<(Key, Bytes)>) -> Vec<(Key, Bytes)> {
+    let Some(sealing) = sealing else { return records };
+    let hide = |(key, value): (Key, Bytes)| {
+        let value = sealing.export(&key, below(&key), value);
+        (key, value)
+    };
+    records.into_iter().map(hide).collect()
 }
 
 fn summed(sum: &mut Xxh3, head: &[u8], records: &[(Key, Bytes)]) -> BytesMut {
@@ -260,6 +272,7 @@ pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Respon
     };
     let header = reader.header().await?;
     let (server, grant) = (call.server.clone(), grant.clone());
+    let sealing = server.sealing.clone();
     let name = grant.target.object().to_owned();
     detached(async move {
         let filling = Filling::begin(server, grant, &name, &header.birth).await?;
@@ -268,7 +281,13 @@ pub(crate) async fn restore(call: &mut Call<'_>, grant: &Grant) -> Result<Respon
                 let mut records = Vec::new();
                 while records.len() < PAGE {
                     match reader.record().await? {
-                        Some(record) => records.push(record),
+                        Some((below, value)) => {
+                            let opened = match &sealing {
+                                Some(sealing) => sealing.import(&below, value),
+                                None => seal::import_plain(value),
+                            };
+                            records.push((below, opened.map_err(|why| damaged(&why))?));
+                        }
                         None => return filling.write(records).await,
                     }
                 }

@@ -34,10 +34,12 @@ use crate::health::Health;
 use crate::http::{Body, Context, Lasting, RequestBody, Service, is_watch, read_body};
 use crate::negotiate::{self, Asked, Output};
 use crate::openapi::OpenApi;
+use crate::pki::PlaneAuthorities;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::registry::Registry;
+use crate::seal::Sealing;
 use crate::request::{self, Address, Located, Path, Query};
 use crate::{http::limit, metrics};
 use enter::Visitor;
@@ -56,6 +58,10 @@ pub struct Server {
     pub(crate) reload: Reload,
     pub authorizer: Arc<Authorizer>,
     pub accounts: Arc<Accounts>,
+    /// Sign for planes; none where the certificates of clients are others' affair.
+    pub authorities: Option<Arc<PlaneAuthorities>>,
+    /// What of the store is hidden.
+    pub sealing: Option<Arc<Sealing>>,
     pub health: Health,
     pub metrics: Arc<metrics::Registry>,
     pub definitions: Arc<Definitions>,

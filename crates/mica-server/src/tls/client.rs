@@ -17,6 +17,12 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureS
 #[error("the client's certificate is refused: {0}")]
 pub struct RefusedCertificate(String);
 
+impl RefusedCertificate {
+    pub(crate) fn because(why: &dyn std::fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("not a usable authority certificate")]
 pub struct UnusableRoots(#[source] rustls::Error);
@@ -102,7 +108,7 @@ impl Roots {
 
 /// How long a good judgement is reused: expiry is noticed this much late at most. Checking a signature costs more than
 /// answering a small request.
-const REUSE: Duration = Duration::from_secs(30);
+pub(crate) const REUSE: Duration = Duration::from_secs(30);
 
 /// The certificates that came with a connection, judged again when the roots change or time has passed.
 pub struct PresentedCertificates {

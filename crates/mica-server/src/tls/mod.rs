@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::server::NoServerSessionStorage;
 
+pub(crate) use client::REUSE;
 pub use client::{ClientRoots, PresentedCertificates, RefusedCertificate, UnusableRoots};
 pub use serving::{IsKnownHost, ServingCertificates, certified_key};
 

@@ -7,6 +7,7 @@ mod admission;
 mod audit;
 mod authz;
 mod budgets;
+mod certificates;
 mod client;
 mod connection;
 mod conversion;

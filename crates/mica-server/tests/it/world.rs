@@ -116,6 +116,7 @@ impl World {
             companions: Companions::Done {
                 root_ca: authority.certificate_pem().to_owned(),
             },
+            authority: Some(authority.clone()),
             issuer: "https://mica.test".to_owned(),
             metrics: metrics.clone(),
             bookmark_interval: BOOKMARKS,
@@ -398,6 +399,19 @@ impl Api {
 
     pub async fn create_plane(&self, name: &str) -> Value {
         self.post(PLANES, &plane(name)).await.expect(201)
+    }
+
+    /// Waits until what is at a path is as it should be.
+    pub async fn until_it(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let found = self.get(path).await.json();
+            if good(&found) {
+                return found;
+            }
+            assert!(tokio::time::Instant::now() < end, "{path} is still {found}");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Waits until a path answers with this code.

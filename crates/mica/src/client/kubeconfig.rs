@@ -154,9 +154,16 @@ impl Kubeconfig {
         })
     }
 
-    /// A kubeconfig with the same credentials for another address on the same server.
-    pub fn for_server(&self, context: &str, server: &str) -> serde_json::Value {
-        let encode = |bytes: &Vec<u8>| STANDARD.encode(bytes);
+    /// A kubeconfig for another address on the same server, and for somebody with a certificate.
+    pub fn for_user(
+        &self,
+        context: &str,
+        server: &str,
+        name: &str,
+        certificate: &[u8],
+        key: &[u8],
+    ) -> serde_json::Value {
+        let encode = |bytes: &[u8]| STANDARD.encode(bytes);
         let mut cluster = serde_json::json!({ "server": server });
         match &self.trust {
             Trust::Authority(pem) => cluster["certificate-authority-data"] = encode(pem).into(),
@@ -165,20 +172,13 @@ impl Kubeconfig {
         if let Some(name) = &self.tls_server_name {
             cluster["tls-server-name"] = name.as_str().into();
         }
-        let mut user = serde_json::json!({});
-        if let Some((certificate, key)) = &self.certificate {
-            user["client-certificate-data"] = encode(certificate).into();
-            user["client-key-data"] = encode(key).into();
-        }
-        if let Some(token) = &self.token {
-            user["token"] = token.as_str().into();
-        }
+        let user = serde_json::json!({"client-certificate-data": encode(certificate), "client-key-data": encode(key)});
         serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": context, "cluster": cluster}],
-            "users": [{"name": "admin", "user": user}],
-            "contexts": [{"name": context, "context": {"cluster": context, "user": "admin"}}],
+            "users": [{"name": name, "user": user}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": name}}],
             "current-context": context,
         })
     }
@@ -260,13 +260,12 @@ current-context: one
             refused("three"),
             "its user runs a program for credentials, which mica does not"
         );
-        let plane = one
-            .for_server("p1", "https://a:1/clusters/p1/control-plane")
-            .to_string();
+        let address = "https://a:1/clusters/p1/control-plane";
+        let plane = one.for_user("p1", address, "x", b"C2", b"K2").to_string();
         let again = Kubeconfig::parse(&plane, home.path(), None).unwrap();
         assert_eq!(
             (again.server.as_str(), again.certificate),
-            ("https://a:1/clusters/p1/control-plane", one.certificate)
+            (address, Some((b"C2".to_vec(), b"K2".to_vec())))
         );
     }
 }

@@ -1,5 +1,6 @@
 //! `mica plane …`: commands over Plane objects and their subresources.
 
+mod credential;
 mod file;
 
 use std::time::Duration;
@@ -56,7 +57,10 @@ pub async fn run(arguments: PlaneArgs) -> anyhow::Result<()> {
             Ok(output::print(&format!("plane/{new} forked from plane/{name}\n"))?)
         }
         PlaneCommand::Rebase { names } => rebase(&mut client, &names).await,
-        PlaneCommand::Kubeconfig { name, file } => kubeconfig(&mut client, &name, file).await,
+        PlaneCommand::Kubeconfig { name, expires, file } => {
+            let life = config::duration("expires", &expires)?;
+            credential::kubeconfig(&mut client, &name, life, file).await
+        }
     }
 }
 
@@ -223,22 +227,4 @@ async fn snapshot(client: &mut Client, name: &str, mut sink: Sink) -> anyhow::Re
         eprintln!("plane/{name} saved to {} ({bytes} bytes)", path.display());
     }
     Ok(())
-}
-
-async fn kubeconfig(client: &mut Client, name: &str, file: Option<std::path::PathBuf>) -> anyhow::Result<()> {
-    // A kubeconfig for a plane that is not there would only fail later, somewhere else.
-    client.json(Method::GET, &format!("{PLANES}/{name}"), None).await?;
-    let server = format!("{}/clusters/{name}/control-plane", client.config().server);
-    let text = format!(
-        "{}\n",
-        serde_json::to_string_pretty(&client.config().for_server(name, &server))?
-    );
-    match file {
-        None => Ok(output::print(&text)?),
-        Some(path) => {
-            mica_server::pki::write_private(&path, text.as_bytes())?;
-            eprintln!("kubeconfig of plane/{name} written to {}", path.display());
-            Ok(())
-        }
-    }
 }

@@ -103,14 +103,15 @@ impl OpenStore {
 pub async fn open_server(
     settings: &Settings,
     store: Arc<dyn Store>,
-    root_ca: &str,
+    authority: &Arc<Authority>,
     metrics: &Arc<Registry>,
 ) -> anyhow::Result<Arc<Server>> {
     let mut options = ServerOptions {
         profile: settings.profile.into(),
         companions: Companions::Done {
-            root_ca: root_ca.to_owned(),
+            root_ca: authority.certificate_pem().to_owned(),
         },
+        authority: Some(authority.clone()),
         metrics: metrics.clone(),
         egress: settings.egress.clone(),
         accounts: settings.accounts,

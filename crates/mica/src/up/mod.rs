@@ -67,7 +67,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let pki = Pki::load(settings, &home, &store, &listen, &url).await?;
     let registry = Arc::new(Registry::new());
     store.measure(&registry);
-    let server = backend::open_server(settings, store.store(), pki.authority.certificate_pem(), &registry).await?;
+    let server = backend::open_server(settings, store.store(), &pki.authority, &registry).await?;
     let certificates = Arc::new(pki.certificates(&server)?);
     let roots = Arc::new(ClientRoots::new(&[pki.authority.certificate().clone()])?);
     let kubeconfig = home.path().join(KUBECONFIG);

@@ -34,6 +34,9 @@ pub fn objects(profile: Profile, services: ServiceRange, companions: &Companions
         objects.extend(service_accounts());
     }
     objects.extend(rbac::objects());
+    if *companions != Companions::Absent {
+        objects.push(rbac::plane_admins());
+    }
     objects.extend(flow::objects(created));
     objects.extend(api_services(profile, created));
     if profile == Profile::Kubernetes {

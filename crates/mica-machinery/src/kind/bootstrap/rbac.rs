@@ -27,6 +27,20 @@ pub fn objects() -> Vec<Value> {
     objects
 }
 
+/// The group of those who hold a plane's own kubeconfig.
+pub const PLANE_ADMINS: &str = "mica:plane-admins";
+
+/// What lets them do everything. Unlike `system:masters` it is a binding, which whoever administers the plane can take away.
+pub fn plane_admins() -> Value {
+    let subject = format!("Group:{PLANE_ADMINS}");
+    binding(
+        object("ClusterRoleBinding", PLANE_ADMINS),
+        "ClusterRole",
+        "cluster-admin",
+        &[&subject],
+    )
+}
+
 fn parse_object(line: &str) -> Value {
     let words: Vec<&str> = line.split(' ').collect();
     match &words[..] {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
-use super::request_pem::{parse, validate_certificate, validate_request};
+pub use super::request_pem::parse;
+use super::request_pem::{validate_certificate, validate_request};
 use super::request_print::{COLUMNS, state};
 use super::validate_signer;
 use crate::field::{Error, ErrorList, Path};

@@ -11,7 +11,7 @@ use crate::kind::pem;
 use crate::object;
 
 /// The DER of the request's PEM.
-pub(super) fn parse(object: &Value) -> Result<Vec<u8>, String> {
+pub fn parse(object: &Value) -> Result<Vec<u8>, String> {
     let pem = STANDARD
         .decode(object::string(object, &["spec", "request"]))
         .unwrap_or_default();
