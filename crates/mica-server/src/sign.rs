@@ -113,8 +113,10 @@ impl Signer {
             Err(Refusal::Asked(why)) => {
                 let mut conditions = object::list(&asked, &["status", "conditions"]).to_vec();
                 let at = mica_machinery::time::now_text(now);
-                conditions.push(json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure",
-                    "message": why, "lastUpdateTime": at}));
+                conditions.push(
+                    json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure",
+                    "message": why, "lastUpdateTime": at}),
+                );
                 (&["status", "conditions"], conditions.into())
             }
             Err(Refusal::Ours(error)) => {

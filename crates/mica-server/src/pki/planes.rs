@@ -165,7 +165,10 @@ impl PlaneAuthorities {
             For::Clients => "clients",
             For::Servers => "servers",
         };
-        let key = Key::derive(&self.secret, &format!("certificates of {whose} of {plane} under {under}"));
+        let key = Key::derive(
+            &self.secret,
+            &format!("certificates of {whose} of {plane} under {under}"),
+        );
         KeyPair::try_from(key.to_pkcs8()).map_err(PkiError::NotMade)
     }
 }
@@ -185,7 +188,9 @@ fn params(store: &CertificateDer<'_>, plane: PlaneId, what: For) -> Result<Certi
         For::Servers => (format!("mica plane {plane} servers"), Vec::new()),
     };
     params.distinguished_name.push(DnType::CommonName, name);
-    let uri = format!("urn:mica:plane:{plane}").try_into().map_err(PkiError::NotMade)?;
+    let uri = format!("urn:mica:plane:{plane}")
+        .try_into()
+        .map_err(PkiError::NotMade)?;
     params.subject_alt_names = vec![SanType::URI(uri)];
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -224,16 +229,25 @@ mod tests {
         let now = UnixTime::now();
         let chain = masters(&planes.of(one, For::Clients).unwrap());
         assert!(planes.verify(one, &chain, now).is_ok());
-        assert!(again.verify(one, &chain[..1], now).is_ok(), "all servers of a store agree");
+        assert!(
+            again.verify(one, &chain[..1], now).is_ok(),
+            "all servers of a store agree"
+        );
         assert!(planes.verify(two, &chain, now).is_err());
         let roots = ClientRoots::new(&[store.certificate().clone()]).unwrap();
         assert!(roots.verify(&chain, now).is_err(), "nobody of the platform");
         assert!(roots.verify(&chain[..1], now).is_err());
-        assert!(planes.verify(one, &masters(&store), now).is_err(), "the platform signs for no plane");
+        assert!(
+            planes.verify(one, &masters(&store), now).is_err(),
+            "the platform signs for no plane"
+        );
         let other = PlaneAuthorities::new([8; 32], store.clone());
         assert!(other.verify(one, &chain, now).is_err(), "another store has other keys");
         let servers = masters(&planes.of(one, For::Servers).unwrap());
-        assert!(planes.verify(one, &servers, now).is_err(), "what signs servers signs no clients");
+        assert!(
+            planes.verify(one, &servers, now).is_err(),
+            "what signs servers signs no clients"
+        );
         assert!(roots.verify(&servers, now).is_err());
         let (_, intermediate) = X509Certificate::from_der(&chain[1]).unwrap();
         let (_, ca) = X509Certificate::from_der(store.certificate()).unwrap();

@@ -122,7 +122,10 @@ impl AlternativeNames {
     fn encoded(&self) -> Vec<u8> {
         let sorts = [(2, &self.dns), (1, &self.emails), (7, &self.addresses), (6, &self.uris)];
         let each = |(tag, names): (u8, &Vec<Vec<u8>>)| -> Vec<u8> {
-            names.iter().flat_map(|name| der::tlv(der::context(tag), name)).collect()
+            names
+                .iter()
+                .flat_map(|name| der::tlv(der::context(tag), name))
+                .collect()
         };
         sorts.into_iter().flat_map(each).collect()
     }
@@ -138,7 +141,8 @@ impl Authority {
         now: jiff::Timestamp,
     ) -> Result<String, PkiError> {
         let (_, issuer) = X509Certificate::from_der(self.certificate()).map_err(PkiError::unreadable)?;
-        let until = jiff::Timestamp::from_second(issuer.validity().not_after.timestamp()).map_err(PkiError::unreadable)?;
+        let until =
+            jiff::Timestamp::from_second(issuer.validity().not_after.timestamp()).map_err(PkiError::unreadable)?;
         if now >= until {
             return Err(PkiError::unreadable("the signer has expired"));
         }
@@ -212,21 +216,20 @@ fn extensions(request: &SigningRequest, usages: &[&str], issuer: &X509Certificat
         purposes.sort_unstable();
         purposes.dedup_by_key(|(_, arcs)| *arcs);
         let ids: Vec<u8> = purposes.iter().flat_map(|(_, arcs)| der::object_id(arcs)).collect();
-        out.extend(der::extension(
-            EXTENDED_USAGE,
-            Critical::No,
-            &der::tlv(SEQUENCE, &ids),
-        ));
+        out.extend(der::extension(EXTENDED_USAGE, Critical::No, &der::tlv(SEQUENCE, &ids)));
     }
     out.extend(der::extension(
         BASIC_CONSTRAINTS,
         Critical::Yes,
         &der::tlv(SEQUENCE, &[]),
     ));
-    let key_id = issuer.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
-        _ => None,
-    });
+    let key_id = issuer
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
     if let Some(id) = key_id {
         let value = der::tlv(SEQUENCE, &der::tlv(der::context(0), id));
         out.extend(der::extension(AUTHORITY_KEY, Critical::No, &value));
@@ -239,11 +242,7 @@ fn extensions(request: &SigningRequest, usages: &[&str], issuer: &X509Certificat
         } else {
             Critical::No
         };
-        out.extend(der::extension(
-            ALTERNATIVE_NAMES,
-            critical,
-            &der::tlv(SEQUENCE, &names),
-        ));
+        out.extend(der::extension(ALTERNATIVE_NAMES, critical, &der::tlv(SEQUENCE, &names)));
     }
     Ok(out)
 }
@@ -293,7 +292,9 @@ mod tests {
         );
         let now = jiff::Timestamp::now();
         let usages = ["digital signature", "key encipherment", "server auth"];
-        let pem = authority.sign(&request, &usages, Duration::from_secs(3600), now).unwrap();
+        let pem = authority
+            .sign(&request, &usages, Duration::from_secs(3600), now)
+            .unwrap();
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let (rest, leaf) = X509Certificate::from_der(&der).unwrap();
         assert!(rest.is_empty());
@@ -314,7 +315,15 @@ mod tests {
         let long = authority.sign(&request, &usages, Duration::from_secs(400 * 24 * 3600 * 365), now);
         let der = CertificateDer::from_pem_slice(long.unwrap().as_bytes()).unwrap();
         let (_, long) = X509Certificate::from_der(&der).unwrap();
-        assert_eq!(long.validity().not_after, ca.validity().not_after, "no longer than its signer");
-        assert!(authority.sign(&request, &["nonsense"], Duration::from_secs(600), now).is_err());
+        assert_eq!(
+            long.validity().not_after,
+            ca.validity().not_after,
+            "no longer than its signer"
+        );
+        assert!(
+            authority
+                .sign(&request, &["nonsense"], Duration::from_secs(600), now)
+                .is_err()
+        );
     }
 }

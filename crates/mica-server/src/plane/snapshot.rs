@@ -32,8 +32,8 @@ use crate::negotiate::Output;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::registry::owner::{index_writes, is_internal};
 use crate::registry::{Managers, PatchRequest, Patched, WriteRequest, Written};
-use crate::serve::{Call, Server, respond};
 use crate::seal::{self, Sealing};
+use crate::serve::{Call, Server, respond};
 use crate::stored::Content;
 
 const MAGIC: &str = "plane-snapshot";

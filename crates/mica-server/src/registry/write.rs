@@ -557,8 +557,7 @@ impl Registry {
             let revision = self.remove(target, entry, &old, step.options.dry_run).await?;
             return Ok(revision.map(|revision| written(packed.at(revision))));
         }
-        let unchanged =
-            !stored.is_stale() && read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
+        let unchanged = !stored.is_stale() && read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || step.options.dry_run == DryRun::All {
             return Ok(Some(written(packed.at(stored.revision))));
         }

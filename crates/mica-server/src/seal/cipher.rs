@@ -39,9 +39,13 @@ impl Cipher {
     /// AES-GCM with a key of 16, 24 or 32 bytes.
     pub fn gcm(key: &[u8]) -> Option<Self> {
         match key.len() {
-            16 => Aes128Gcm::new_from_slice(key).ok().map(|key| Self::Gcm128(Box::new(key))),
+            16 => Aes128Gcm::new_from_slice(key)
+                .ok()
+                .map(|key| Self::Gcm128(Box::new(key))),
             24 => AesGcm::new_from_slice(key).ok().map(|key| Self::Gcm192(Box::new(key))),
-            32 => Aes256Gcm::new_from_slice(key).ok().map(|key| Self::Gcm256(Box::new(key))),
+            32 => Aes256Gcm::new_from_slice(key)
+                .ok()
+                .map(|key| Self::Gcm256(Box::new(key))),
             _ => None,
         }
     }
@@ -80,7 +84,10 @@ impl Cipher {
         match self {
             Self::Gcm128(_) | Self::Gcm192(_) | Self::Gcm256(_) => {
                 let (nonce, sealed) = sealed.split_first_chunk::<GCM_NONCE>().ok_or(SHORT)?;
-                let payload = Payload { msg: sealed, aad: place };
+                let payload = Payload {
+                    msg: sealed,
+                    aad: place,
+                };
                 let nonce = (*nonce).into();
                 let opened = match self {
                     Self::Gcm128(cipher) => cipher.decrypt(&nonce, payload),
@@ -205,7 +212,11 @@ mod tests {
         }
         let gcm = Cipher::gcm(&[1; 32]).unwrap();
         let sealed = gcm.seal(b"v", b"here");
-        assert_eq!(gcm.open(&sealed, b"there"), Err(FORGED), "a value counts at its place only");
+        assert_eq!(
+            gcm.open(&sealed, b"there"),
+            Err(FORGED),
+            "a value counts at its place only"
+        );
         assert!(Cipher::gcm(&[1; 31]).is_none() && Cipher::secretbox(&[1; 16]).is_none());
     }
 
@@ -214,11 +225,17 @@ mod tests {
     fn the_ciphers_are_the_standard_ones() {
         let hex = |text: &str| -> Vec<u8> {
             let pairs = text.as_bytes().chunks(2);
-            pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+            pairs
+                .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+                .collect()
         };
         let key = hex("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308");
-        let text = hex("d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39");
-        let sealed = hex("cafebabefacedbaddecaf888522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f66276fc6ece0f4e1768cddf8853bb2d551b");
+        let text = hex(
+            "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+        );
+        let sealed = hex(
+            "cafebabefacedbaddecaf888522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f66276fc6ece0f4e1768cddf8853bb2d551b",
+        );
         let aad = hex("feedfacedeadbeeffeedfacedeadbeefabaddad2");
         assert_eq!(Cipher::gcm(&key).unwrap().open(&sealed, &aad).unwrap(), text);
         let key = hex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389");

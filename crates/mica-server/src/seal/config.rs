@@ -224,9 +224,7 @@ impl Provider {
             let one = |key: &Key| Some((key.name.clone(), make(&STANDARD.decode(&key.secret).ok()?)?));
             keys.keys.iter().map(one).collect()
         };
-        let keys = |keys, make, prefix, missing| {
-            made(keys, make).map(|keys| Way::Keys { prefix, keys, missing })
-        };
+        let keys = |keys, make, prefix, missing| made(keys, make).map(|keys| Way::Keys { prefix, keys, missing });
         match self {
             Self { aesgcm: Some(k), .. } => keys(k, Cipher::gcm, "k8s:enc:aesgcm:v1:", NO_AES),
             Self { aescbc: Some(k), .. } => keys(k, Cipher::cbc, "k8s:enc:aescbc:v1:", NO_AES),
@@ -296,8 +294,7 @@ fn validate_provider(provider: &Provider, path: &Path, errors: &mut ErrorList) {
         0 => return errors.push(Error::invalid(path, shown, NO_PROVIDER)),
         1 => {}
         _ => {
-            let why =
-                "more than one provider specified in a single element, should split into different list elements";
+            let why = "more than one provider specified in a single element, should split into different list elements";
             return errors.push(Error::invalid(path, shown, why));
         }
     }
@@ -318,7 +315,10 @@ fn validate_provider(provider: &Provider, path: &Path, errors: &mut ErrorList) {
 
 fn validate_key(key: &Key, path: &Path, sizes: &[usize], errors: &mut ErrorList) {
     if key.name.is_empty() {
-        errors.push(Error::required(&path.child("name"), "name is a mandatory field for a key"));
+        errors.push(Error::required(
+            &path.child("name"),
+            "name is a mandatory field for a key",
+        ));
     }
     let secret = path.child("secret");
     if key.secret.is_empty() {
@@ -396,7 +396,10 @@ mod tests {
     }
 
     fn refused(rules: &str) -> String {
-        let error = Table::parse(file(rules).as_bytes()).err().expect("it is refused").to_string();
+        let error = Table::parse(file(rules).as_bytes())
+            .err()
+            .expect("it is refused")
+            .to_string();
         assert!(!error.contains(KEY), "{error}");
         error
     }
@@ -444,7 +447,10 @@ mod tests {
                 "- resources: [secrets]\n  providers: [{identity: {}, secretbox: {}}]\n",
                 "more than one provider specified in a single element",
             ),
-            ("- resources: [secrets]\n  providers: [{}]\n", "provider does not contain any of the expected providers"),
+            (
+                "- resources: [secrets]\n  providers: [{}]\n",
+                "provider does not contain any of the expected providers",
+            ),
             (
                 "- resources: [secrets]\n  providers: [{aesgcm: {keys: [{name: a, secret: YQ==}]}}]\n",
                 "resources[0].providers[0].aesgcm.keys[0].secret: Invalid value: \"REDACTED\": secret is not of the expected length, got 1, expected one of [16 24 32]",
@@ -453,11 +459,23 @@ mod tests {
                 "- resources: [secrets]\n  providers: [{aesgcm: {keys: [{name: a, secret: '?'}]}}]\n",
                 "secrets must be base64 encoded",
             ),
-            (&rule("['*']"), "use '*.' to encrypt all the resources from core API group"),
+            (
+                &rule("['*']"),
+                "use '*.' to encrypt all the resources from core API group",
+            ),
             (&rule("[Secrets]"), "resource name should not contain capital letters"),
-            (&rule("[secrets, '*.']"), "using overlapping resources such as 'secrets' and '*.'"),
-            (&rule("[secrets, secrets]"), "the same resource cannot be specified multiple times"),
-            (&rule("['secrets.*']"), "encrypting the same resource across groups is not supported"),
+            (
+                &rule("[secrets, '*.']"),
+                "using overlapping resources such as 'secrets' and '*.'",
+            ),
+            (
+                &rule("[secrets, secrets]"),
+                "the same resource cannot be specified multiple times",
+            ),
+            (
+                &rule("['secrets.*']"),
+                "encrypting the same resource across groups is not supported",
+            ),
             (
                 &format!("{}{}", rule("['*.*']"), rule("[secrets]")),
                 "resource \"secrets\" is masked by earlier rule \"*.*\"",
@@ -474,7 +492,13 @@ mod tests {
         assert!(refused(&wrong).contains("invalid type"));
         let twice = "kind: EncryptionConfiguration\nkind: EncryptionConfiguration\n";
         assert!(Table::parse(twice.as_bytes()).is_err());
-        let other = Table::parse(b"apiVersion: v1\nkind: Secret\n").err().unwrap().to_string();
-        assert!(other.contains("no kind \"Secret\" is registered for version \"v1\""), "{other}");
+        let other = Table::parse(b"apiVersion: v1\nkind: Secret\n")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            other.contains("no kind \"Secret\" is registered for version \"v1\""),
+            "{other}"
+        );
     }
 }

@@ -49,7 +49,9 @@ impl PlaneKey {
         key: &Key,
         _masters: &[(String, Cipher)],
     ) -> Result<(Vec<u8>, usize), &'static str> {
-        let named = rest.strip_prefix(self.id.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
+        let named = rest
+            .strip_prefix(self.id.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b":"));
         let sealed = named.ok_or("the key of the plane is another one")?;
         Ok((self.cipher.open(sealed, key.as_str().as_bytes())?, 0))
     }
@@ -107,7 +109,9 @@ impl PlaneKeyring {
                 Some(((kept, _), Ok(key))) if kept.by == *name => return Ok(key),
                 // It is hidden with a key that is on its way out.
                 Some(((kept, revision), Ok(_))) => {
-                    let bytes = self.unwrap(&kept, &place).map_err(|why| CommitError::Unavailable(why.into()))?;
+                    let bytes = self
+                        .unwrap(&kept, &place)
+                        .map_err(|why| CommitError::Unavailable(why.into()))?;
                     (bytes, kept.id, Compare::Unchanged(place.clone(), revision))
                 }
                 Some((_, Err(why))) => return Err(CommitError::Unavailable(why.into())),
@@ -137,7 +141,9 @@ impl PlaneKeyring {
                 Err(error) => return Err(error),
             }
         }
-        Err(CommitError::Unavailable("others change the key of the plane all the time".into()))
+        Err(CommitError::Unavailable(
+            "others change the key of the plane all the time".into(),
+        ))
     }
 
     #[expect(clippy::type_complexity, reason = "what is there, and what can be made of it")]

@@ -21,8 +21,8 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use mica_store::{
-    CommitError, Committed, Event, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn,
-    Usage, Watch, Write,
+    CommitError, Committed, Event, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus,
+    Txn, Usage, Watch, Write,
 };
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -120,7 +120,9 @@ impl Sealing {
         match table.for_export() {
             Some((name, cipher)) if self.hides(key) => {
                 let sealed = cipher.seal(&stored::without_stale(value), place.as_bytes());
-                [OF_SNAPSHOTS.as_bytes(), name.as_bytes(), b":", &sealed].concat().into()
+                [OF_SNAPSHOTS.as_bytes(), name.as_bytes(), b":", &sealed]
+                    .concat()
+                    .into()
             }
             _ => stored::without_stale(value),
         }
@@ -147,7 +149,9 @@ fn exported(value: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 fn not_importable(name: &str) -> String {
-    format!("it is encrypted with key {name:?}, which this server's encryption configuration does not have, or has otherwise")
+    format!(
+        "it is encrypted with key {name:?}, which this server's encryption configuration does not have, or has otherwise"
+    )
 }
 
 /// A value that a snapshot holds, where nothing is configured.
@@ -325,7 +329,9 @@ fn open_with(
 ) -> Result<(Vec<u8>, usize), String> {
     let mut why = missing.to_owned();
     for (at, (name, cipher)) in keys.iter().enumerate() {
-        let named = rest.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
+        let named = rest
+            .strip_prefix(name.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b":"));
         let Some(sealed) = named else { continue };
         match cipher.open(sealed, key.as_str().as_bytes()) {
             Ok(plain) => return Ok((plain, at)),

@@ -58,7 +58,9 @@ impl<'a> Asking<'a> {
         let mut request = api.post(REQUESTS, &object).await.expect(201);
         request["status"]["conditions"] =
             json!([{"type": "Approved", "status": "True", "reason": "Test", "message": "it may"}]);
-        api.put(&format!("{REQUESTS}/{name}/approval"), &request).await.expect(200);
+        api.put(&format!("{REQUESTS}/{name}/approval"), &request)
+            .await
+            .expect(200);
         let answered = |request: &Value| {
             let conditions = request["status"]["conditions"].as_array().map_or(0, Vec::len);
             request["status"]["certificate"].is_string() || conditions > 1
@@ -85,7 +87,10 @@ async fn who_signs_for_itself_in_a_plane_is_somebody_there_and_nobody_elsewhere(
     let (root, one) = (world.root().await, world.plane("one").await);
     world.plane("two").await;
     // Upstream's rule holds in planes too.
-    let masters = [(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "mallory")];
+    let masters = [
+        (DnType::OrganizationName, "system:masters"),
+        (DnType::CommonName, "mallory"),
+    ];
     let (_, refused) = Asking::client(&masters).object("masters");
     let refused = one.post(REQUESTS, &refused).await;
     assert_eq!(refused.code(), 403);
@@ -128,7 +133,11 @@ async fn who_signs_for_itself_in_a_plane_is_somebody_there_and_nobody_elsewhere(
             assert_eq!(elsewhere.get(MAPS).await.code(), 401);
             assert_eq!(elsewhere.get("/version").await.code(), 401);
         }
-        assert_eq!(there.get("/api/v1/secrets").await.code(), 200, "being refused changes nothing");
+        assert_eq!(
+            there.get("/api/v1/secrets").await.code(),
+            200,
+            "being refused changes nothing"
+        );
     }
     // A plane that is made again under the name is another.
     root.delete("/apis/mica.dev/v1alpha1/planes/one").await;
@@ -170,7 +179,10 @@ async fn certificates_hold_what_was_approved() {
     assert_eq!(chain, 1);
     let jane = world.as_user(Some(&issued)).await;
     assert_eq!(jane.post(WHO, &json!({})).await.code(), 201);
-    let node = [(DnType::OrganizationName, "system:nodes"), (DnType::CommonName, "system:node:n")];
+    let node = [
+        (DnType::OrganizationName, "system:nodes"),
+        (DnType::CommonName, "system:node:n"),
+    ];
     let serving = Asking {
         signer: "kubernetes.io/kubelet-serving",
         names: vec![SanType::DnsName("localhost".try_into().unwrap())],
@@ -193,7 +205,10 @@ async fn certificates_hold_what_was_approved() {
 async fn what_a_signer_does_not_sign_fails_in_upstreams_words() {
     let world = World::start().await;
     let api = world.plane("p").await;
-    let node = [(DnType::OrganizationName, "system:nodes"), (DnType::CommonName, "system:node:n")];
+    let node = [
+        (DnType::OrganizationName, "system:nodes"),
+        (DnType::CommonName, "system:node:n"),
+    ];
     let plain = [(DnType::CommonName, "jane")];
     let odd = [(DnType::OrganizationName, "system:nodes"), (DnType::CommonName, "n")];
     let kubelet = ["digital signature", "client auth"];
@@ -203,7 +218,13 @@ async fn what_a_signer_does_not_sign_fails_in_upstreams_words() {
     );
     let name = || vec![SanType::DnsName("a.example".try_into().unwrap())];
     let cases: [(&str, &[(DnType, &str)], Vec<SanType>, &[&str], &str); 9] = [
-        (CLIENT, &plain, vec![], &["server auth"], "invalid usage for client certificate: server auth"),
+        (
+            CLIENT,
+            &plain,
+            vec![],
+            &["server auth"],
+            "invalid usage for client certificate: server auth",
+        ),
         (
             CLIENT,
             &plain,
@@ -211,8 +232,20 @@ async fn what_a_signer_does_not_sign_fails_in_upstreams_words() {
             &["digital signature"],
             "missing required usage for client certificate: client auth",
         ),
-        (client, &plain, vec![], &kubelet, "subject organization is not system:nodes"),
-        (client, &odd, vec![], &kubelet, "subject common name does not begin with system:node:"),
+        (
+            client,
+            &plain,
+            vec![],
+            &kubelet,
+            "subject organization is not system:nodes",
+        ),
+        (
+            client,
+            &odd,
+            vec![],
+            &kubelet,
+            "subject common name does not begin with system:node:",
+        ),
         (client, &node, name(), &kubelet, "DNS subjectAltNames are not allowed"),
         (
             client,

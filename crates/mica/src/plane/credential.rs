@@ -29,12 +29,7 @@ const SHORTEST: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
-pub async fn kubeconfig(
-    client: &mut Client,
-    name: &str,
-    life: Duration,
-    file: Option<PathBuf>,
-) -> anyhow::Result<()> {
+pub async fn kubeconfig(client: &mut Client, name: &str, life: Duration, file: Option<PathBuf>) -> anyhow::Result<()> {
     if life < SHORTEST {
         bail!(Usage(format!("expires: {life:?} is less than 10m")));
     }
@@ -104,7 +99,10 @@ async fn certificate(client: &mut Client, request: &str) -> anyhow::Result<Vec<u
         }
         let conditions = output::list(&found["status"], "conditions");
         if let Some(failed) = conditions.iter().find(|one| one["type"] == "Failed") {
-            bail!("the plane does not sign: {}", failed["message"].as_str().unwrap_or_default());
+            bail!(
+                "the plane does not sign: {}",
+                failed["message"].as_str().unwrap_or_default()
+            );
         }
         tokio::time::sleep(LOOK).await;
     }
