@@ -93,6 +93,10 @@ pub fn unreadable(why: &str) -> Bytes {
     [&[UNREADABLE], why.as_bytes()].concat().into()
 }
 
+pub fn is_unreadable(value: &[u8]) -> bool {
+    value.first() == Some(&UNREADABLE)
+}
+
 /// The value, marked as one that an update is to rewrite.
 pub fn stale(value: &Bytes) -> Bytes {
     with_flags(value, |flags| flags | FLAG_STALE)

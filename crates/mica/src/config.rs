@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mica_server::admission::PodAccounts;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, BootstrapTokens, Headers, ReviewVersion};
 use mica_server::egress::{EgressOptions, Network, Services};
-use mica_server::http::parse_go_duration;
+use mica_server::http::{parse_go_duration, strict_transport};
+use mica_server::seal::Sealing;
 use mica_server::start::DEFAULT_ISSUER;
+use mica_server::tls::TlsOptions;
 use mica_store::etcd::EtcdConfig;
 use serde::Deserialize;
 
@@ -19,6 +22,7 @@ use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{LogFormat, Profile, UpArgs};
 use crate::exit::Usage;
 use crate::limits::{LimitSettings, LimitsFile};
+use crate::up::running::Transport;
 
 const DEFAULT_DATA_DIR: &str = "./.mica";
 const DEFAULT_LISTEN: &str = "127.0.0.1:6440";
@@ -49,6 +53,9 @@ pub struct Settings {
     pub reload: Reload,
     /// How much there is, and how much of it a plane may have.
     pub limits: LimitSettings,
+    pub transport: Transport,
+    /// What of the store is hidden.
+    pub encryption: Option<Arc<Sealing>>,
 }
 
 /// Where traces go.
@@ -90,6 +97,10 @@ struct File {
     admission: AdmissionFile,
     limits: LimitsFile,
     authentication: AuthenticationFile,
+    encryption: EncryptionFile,
+    tls_min_version: Option<String>,
+    tls_cipher_suites: Vec<String>,
+    strict_transport_security_directives: Vec<String>,
 }
 
 /// Who is let in by what, beside certificates and service accounts.
@@ -131,6 +142,14 @@ struct FrontProxyFile {
     extra_headers_prefix: Vec<String>,
 }
 
+/// What is hidden in the store.
+#[derive(Deserialize, Default, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct EncryptionFile {
+    /// A file with an EncryptionConfiguration, which may change while the server runs.
+    provider_config: Option<PathBuf>,
+}
+
 /// What is asked about writes beside what planes configure.
 #[derive(Deserialize, Default, Debug)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -155,6 +174,7 @@ impl Settings {
             Some(path) => File::read(path)?,
             None => File::default(),
         };
+        let transport = file.transport()?;
         let endpoint = arguments.otlp_endpoint.or(file.otlp_endpoint);
         let sampling = arguments
             .otlp_sampling
@@ -194,6 +214,8 @@ impl Settings {
             drain_timeout,
             egress: file.egress.options()?,
             limits: file.limits.settings()?,
+            transport,
+            encryption: file.encryption.load()?,
             accounts: if file.admission.service_accounts {
                 PodAccounts::Required
             } else {
@@ -251,6 +273,15 @@ impl AuthenticationFile {
     }
 }
 
+impl EncryptionFile {
+    fn load(&self) -> Result<Option<Arc<Sealing>>, Usage> {
+        let file = self.provider_config.clone();
+        let loaded = file.map(Sealing::from_file).transpose();
+        let loaded = loaded.map_err(|error| Usage(format!("encryption.provider-config: {error}")))?;
+        Ok(loaded.map(Arc::new))
+    }
+}
+
 impl EgressFile {
     fn options(&self) -> Result<EgressOptions, Usage> {
         let allow = self
@@ -272,6 +303,17 @@ impl EgressFile {
 }
 
 impl File {
+    fn transport(&self) -> Result<Transport, Usage> {
+        let suites: Vec<&str> = self.tls_cipher_suites.iter().map(String::as_str).collect();
+        let directives = self.strict_transport_security_directives.iter();
+        let directives: Vec<&str> = directives.map(String::as_str).collect();
+        let version = self.tls_min_version.as_deref().unwrap_or_default();
+        Ok(Transport {
+            tls: TlsOptions::new(version, &suites).map_err(|error| Usage(format!("tls: {error}")))?,
+            hsts: strict_transport(&directives).map_err(Usage)?,
+        })
+    }
+
     fn read(path: &Path) -> Result<Self, Usage> {
         let named = |problem: String| Usage(format!("{}: {problem}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
@@ -482,6 +524,15 @@ mod tests {
             (
                 "authentication: {webhook: {config-file: f, version: v2}}\n",
                 "authentication.webhook.version: \"v2\" is neither v1 nor v1beta1",
+            ),
+            ("tls-min-version: '1.3'\n", "tls: unknown tls version \"1.3\""),
+            (
+                "strict-transport-security-directives: [forever]\n",
+                "allowed values: max-age=expireTime",
+            ),
+            (
+                "encryption: {provider-config: /no/such/file}\n",
+                "encryption.provider-config: error reading encryption provider configuration file",
             ),
         ] {
             let (_home, arguments) = in_file(text);

@@ -45,6 +45,26 @@ impl Default for EnvelopeOptions {
     }
 }
 
+/// The value of `Strict-Transport-Security`, checked as upstream checks its flag; none if nothing is to be sent.
+pub fn strict_transport(directives: &[&str]) -> Result<Option<HeaderValue>, String> {
+    const ALLOWED: &str = "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information";
+    for directive in directives {
+        if directive.trim().is_empty() {
+            return Err("empty value in strict-transport-security-directives".to_owned());
+        }
+        let is_age = matches!(directive.split('=').collect::<Vec<_>>()[..], ["max-age", _]);
+        if !is_age && !["includeSubDomains", "preload"].contains(directive) {
+            return Err(ALLOWED.to_owned());
+        }
+    }
+    if directives.is_empty() {
+        return Ok(None);
+    }
+    HeaderValue::from_str(&directives.join("; "))
+        .map(Some)
+        .map_err(|_| ALLOWED.to_owned())
+}
+
 /// Wraps a service so that every answer has the common headers, keeps its deadline and is counted.
 pub struct Envelope<S> {
     service: S,

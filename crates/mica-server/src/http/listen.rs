@@ -35,7 +35,7 @@ use super::receive::RequestBody;
 use super::stall::{StallGuard, StreamExecutor};
 use super::{Service, limit};
 use crate::quiet::Quiet;
-use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates};
+use crate::tls::{self, ClientRoots, PresentedCertificates, ServingCertificates, TlsOptions};
 
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
@@ -48,6 +48,7 @@ pub struct ListenOptions {
     pub write_stall: Duration,
     /// How long requests may take to finish once draining began.
     pub drain_deadline: Duration,
+    pub tls: TlsOptions,
 }
 
 impl Default for ListenOptions {
@@ -59,6 +60,7 @@ impl Default for ListenOptions {
             idle_timeout: limit::IDLE_TIMEOUT,
             write_stall: limit::WRITE_STALL,
             drain_deadline: limit::DRAIN_DEADLINE,
+            tls: TlsOptions::default(),
         }
     }
 }
@@ -120,7 +122,7 @@ impl Listener {
         let drop_all = CancellationToken::new();
         let tasks = TaskTracker::new();
         let server = Arc::new(Connections {
-            tls: tls::server_config(self.certificates.clone()),
+            tls: tls::server_config(self.certificates.clone(), &self.options.tls),
             certificates: self.certificates,
             roots: self.roots,
             service,

@@ -28,7 +28,7 @@ use ::http::{HeaderValue, Request, Response};
 
 pub use body::{Body, BoxError, Lasting, Observer};
 pub use duration::parse_go_duration;
-pub use envelope::{Envelope, EnvelopeOptions, status_response};
+pub use envelope::{Envelope, EnvelopeOptions, status_response, strict_transport};
 pub use listen::{Drain, ListenOptions, Listener};
 pub use peer::{Peer, Protocol};
 pub use receive::{ReadBodyError, RequestBody, read_body};

@@ -27,6 +27,7 @@ use crate::audit::plane::Compiled;
 use crate::base::Birth;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Schemes, Served};
+use crate::seal;
 use crate::stored::Content;
 
 /// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
@@ -667,6 +668,10 @@ impl SideWrites for Directory {
             Write::DropPlane(id),
             Write::Delete { key: state_key(id) },
             Write::Delete { key: birth_key(id) },
+            // Whatever of it is left anywhere cannot be opened any more.
+            Write::Delete {
+                key: seal::plane_key(id),
+            },
         ];
         writes.extend(addresses(old).into_iter().map(|key| Write::Delete { key }));
         Ok(Side {

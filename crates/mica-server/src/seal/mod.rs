@@ -33,6 +33,7 @@ use crate::registry::owner::is_internal;
 use crate::stored;
 use config::{BadConfiguration, Table, Way};
 use key::PlaneKeyring;
+pub(crate) use key::place as plane_key;
 
 /// What every hidden value begins with.
 const PREFIX: &[u8] = b"k8s:enc:";

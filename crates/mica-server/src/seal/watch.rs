@@ -131,8 +131,14 @@ impl Inner {
             }),
             None => None,
         };
+        let failed = |value: &[u8]| crate::stored::is_unreadable(value);
+        let lost = matches!(&change, Change::Put(value) if failed(value))
+            || previous.as_ref().is_some_and(|record| failed(&record.value));
         let opened = Arc::new(Event::new(event.key.clone(), event.revision, change, previous));
-        self.events.insert(place, opened.clone());
+        // What cannot be opened now may be later, with another configuration.
+        if !lost {
+            self.events.insert(place, opened.clone());
+        }
         Some(opened)
     }
 }

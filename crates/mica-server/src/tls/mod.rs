@@ -4,6 +4,7 @@
 //! a request asks ([`PresentedCertificates`]). What the handshake does prove is that the client holds the key.
 
 mod client;
+mod options;
 mod serving;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustls::server::NoServerSessionStorage;
 
 pub(crate) use client::REUSE;
 pub use client::{ClientRoots, PresentedCertificates, RefusedCertificate, UnusableRoots};
+pub use options::{BadTls, TlsOptions};
 pub use serving::{IsKnownHost, ServingCertificates, certified_key};
 
 /// The one place that names the cryptography in use.
@@ -21,11 +23,11 @@ pub fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The server side of TLS 1.2 and 1.3, offering HTTP/2 and HTTP/1.1.
-pub fn server_config(certificates: Arc<ServingCertificates>) -> Arc<rustls::ServerConfig> {
-    let provider = provider();
+pub fn server_config(certificates: Arc<ServingCertificates>, options: &TlsOptions) -> Arc<rustls::ServerConfig> {
+    let provider = options.provider();
     let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .expect("ring has cipher suites for both versions")
+        .with_protocol_versions(options.versions())
+        .expect("the suites of TLS 1.3 are always there")
         .with_client_cert_verifier(Arc::new(client::ProofOfPossession::new(&provider)))
         .with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -15,6 +15,7 @@ mod coverage;
 mod custom;
 mod drain;
 mod egress;
+mod encryption;
 mod fairness;
 mod fixture;
 mod hook;

@@ -19,6 +19,7 @@ use mica_server::fairness::FairnessOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, serving_names};
+use mica_server::seal::Sealing;
 use mica_server::serve::Server;
 use mica_server::start::ServerOptions;
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
@@ -101,6 +102,15 @@ impl World {
             ..ServerOptions::default()
         };
         Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
+    }
+
+    /// Where some of what the store holds is hidden.
+    pub async fn sealed(store: Arc<dyn Store>, sealing: Arc<Sealing>) -> Self {
+        let options = ServerOptions {
+            encryption: Some(sealing),
+            ..ServerOptions::default()
+        };
+        Self::made(store, ListenOptions::default(), options).await
     }
 
     pub async fn with(store: Arc<dyn Store>, listen: ListenOptions) -> Self {

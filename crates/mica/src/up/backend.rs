@@ -1,5 +1,6 @@
 //! The store that the settings name, and the server on it.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -34,6 +35,11 @@ pub async fn open_embedded(data_dir: &Path, durability: Durability) -> anyhow::R
         durability,
         ..Options::default()
     };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .context("store")?;
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
     opened.await?.context("store")
 }
@@ -112,6 +118,7 @@ pub async fn open_server(
             root_ca: authority.certificate_pem().to_owned(),
         },
         authority: Some(authority.clone()),
+        encryption: settings.encryption.clone(),
         metrics: metrics.clone(),
         egress: settings.egress.clone(),
         accounts: settings.accounts,

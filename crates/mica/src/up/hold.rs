@@ -1,13 +1,15 @@
 //! The data directory, held by one process at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 const LOCK: &str = "lock";
+/// What only the owner may look into.
+const CLOSED: [&str; 2] = ["store", "pki"];
 
 /// A data directory that is ours until this is dropped, also if the process is killed.
 pub struct DataDir {
@@ -24,6 +26,7 @@ impl DataDir {
             .mode(0o700)
             .create(path)
             .with_context(named)?;
+        check_private(path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut lock = options.open(path.join(LOCK)).with_context(named)?;
@@ -55,6 +58,39 @@ impl DataDir {
     }
 }
 
+/// Makes sure that nobody else reads what is in the directory, or puts something else there.
+///
+/// The directory itself may be seen by others, and then only what holds data is closed: it may be one of many things there.
+fn check_private(path: &Path) -> anyhow::Result<()> {
+    let named = || format!("data directory {}", path.display());
+    let mode = |path: &Path| std::fs::metadata(path).map(|found| found.permissions().mode() & 0o7777);
+    let own = mode(path).with_context(named)?;
+    if own & 0o022 != 0 {
+        bail!(
+            "{} can be written by others (mode {own:04o}), who could exchange what is in it: run chmod go-w {}, or use another",
+            named(),
+            path.display()
+        );
+    }
+    for inside in CLOSED {
+        let inside = path.join(inside);
+        let Ok(open) = mode(&inside) else { continue };
+        if open & 0o077 != 0 {
+            std::fs::set_permissions(&inside, Permissions::from_mode(0o700)).with_context(|| {
+                format!(
+                    "{} can be read by others (mode {open:04o}) and could not be closed",
+                    inside.display()
+                )
+            })?;
+            tracing::warn!(
+                "{} could be read by others (mode {open:04o}): it is closed now",
+                inside.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 fn holder(lock: &mut File) -> String {
     let mut text = String::new();
     match lock.read_to_string(&mut text) {
@@ -81,5 +117,25 @@ mod tests {
         );
         drop(first);
         DataDir::take(&path).unwrap();
+    }
+
+    #[test]
+    fn what_others_could_read_is_closed_and_what_they_could_write_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        drop(DataDir::take(&path).unwrap());
+        assert_eq!(mode(&path), 0o700);
+        let store = path.join("store");
+        std::fs::create_dir(&store).unwrap();
+        set(&store, 0o755);
+        set(&path, 0o755);
+        drop(DataDir::take(&path).unwrap());
+        assert_eq!((mode(&path), mode(&store)), (0o755, 0o700));
+        set(&path, 0o777);
+        let refused = DataDir::take(&path).err().unwrap().to_string();
+        assert!(refused.contains("can be written by others (mode 0777)"), "{refused}");
+        assert!(refused.contains(&format!("chmod go-w {}", path.display())), "{refused}");
     }
 }

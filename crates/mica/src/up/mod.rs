@@ -83,8 +83,10 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
             drain_deadline: settings.drain_timeout,
             max_connections: settings.limits.connections,
             connections_per_address: settings.limits.connections_per_address,
+            tls: settings.transport.tls.clone(),
             ..ListenOptions::default()
         },
+        hsts: settings.transport.hsts.clone(),
     });
     running
         .tasks

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use http::HeaderValue;
 use mica_server::health::{Asks, Endpoint};
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::serve::Server;
-use mica_server::tls::{ClientRoots, ServingCertificates};
+use mica_server::tls::{ClientRoots, ServingCertificates, TlsOptions};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,15 @@ pub struct Parts {
     pub certificates: Arc<ServingCertificates>,
     pub roots: Arc<ClientRoots>,
     pub listen: ListenOptions,
+    /// The directives of `Strict-Transport-Security`, if it is to be sent.
+    pub hsts: Option<HeaderValue>,
+}
+
+/// What connections offer, and what answers say of it.
+#[derive(Clone, Default)]
+pub struct Transport {
+    pub tls: TlsOptions,
+    pub hsts: Option<HeaderValue>,
 }
 
 pub struct Running {
@@ -58,11 +68,15 @@ impl Running {
             std::future::ready(result)
         });
         let listener = Listener::from_tcp(parts.tcp, parts.certificates, parts.roots, parts.listen);
+        let enveloping = EnvelopeOptions {
+            hsts: parts.hsts,
+            ..EnvelopeOptions::default()
+        };
         let service = WithStore {
             server: parts.server.clone(),
             store: parts.store.clone(),
         };
-        let envelope = Envelope::new(service, EnvelopeOptions::default(), HttpMetrics::new(&parts.metrics));
+        let envelope = Envelope::new(service, enveloping, HttpMetrics::new(&parts.metrics));
         let tasks = TaskTracker::new();
         parts.server.start_loops(&tasks, &drain);
         let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));

@@ -127,6 +127,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         egress: local_webhooks(),
         accounts: settings.accounts,
         fairness: settings.fairness.clone(),
+        encryption: settings.encryption.clone(),
         ..ServerOptions::default()
     };
     if let Some(file) = &settings.client_ca {
@@ -146,8 +147,10 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         roots,
         listen: ListenOptions {
             drain_deadline: DRAIN_TIMEOUT,
+            tls: settings.transport.tls.clone(),
             ..ListenOptions::default()
         },
+        hsts: settings.transport.hsts.clone(),
     });
     running.check_ready().await?;
     tracing::info!("serving on https://{}", settings.listen);

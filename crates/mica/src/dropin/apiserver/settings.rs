@@ -1,7 +1,8 @@
 //! From kube-apiserver's flags to what a server is started with.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
@@ -9,13 +10,17 @@ use mica_server::admission::PodAccounts;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, Trust};
 use mica_server::fairness::FairnessOptions;
-use mica_server::http::parse_go_duration;
+use mica_server::http::{parse_go_duration, strict_transport};
 use mica_server::registry::ServiceOptions;
+use mica_server::seal::Sealing;
+use mica_server::seal::config::Table;
+use mica_server::tls::TlsOptions;
 use mica_store::etcd::{EtcdConfig, TlsFiles};
 
 use super::authentication::{self, Accounts};
 use super::table::{HARMLESS, MEANINGS};
 use crate::dropin::flag::Flags;
+use crate::up::running::Transport;
 
 const DEFAULT_CERT_DIR: &str = "/var/run/kubernetes";
 const DEFAULT_PORT: i64 = 6443;
@@ -48,6 +53,9 @@ pub struct Settings {
     /// What root's service account tokens are.
     pub root_accounts: Accounts,
     pub fairness: FairnessOptions,
+    pub transport: Transport,
+    /// What of the store is hidden.
+    pub encryption: Option<Arc<Sealing>>,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -103,6 +111,14 @@ impl Settings {
             noted(problem);
             Authenticator::default()
         });
+        let transport = transport(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            Transport::default()
+        });
+        let encryption = encryption(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            None
+        });
         let bind = flags.last("bind-address").and_then(|text| text.trim().parse().ok());
         let bind = bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let advertise = flags
@@ -135,6 +151,8 @@ impl Settings {
                 PodAccounts::Required
             },
             root_accounts,
+            transport,
+            encryption,
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
                 4..8 => "debug",
@@ -143,6 +161,35 @@ impl Settings {
             ignored: flags.names().into_iter().filter(|name| !meant(name)).collect(),
         })
     }
+}
+
+fn transport(flags: &Flags) -> Result<Transport, String> {
+    let version = flags.last("tls-min-version").unwrap_or_default();
+    Ok(Transport {
+        tls: TlsOptions::new(version, &flags.list("tls-cipher-suites")).map_err(|error| error.to_string())?,
+        hsts: strict_transport(&flags.list("strict-transport-security-directives"))?,
+    })
+}
+
+fn encryption(flags: &Flags) -> Result<Option<Arc<Sealing>>, String> {
+    let reload = flags.is_on("encryption-provider-config-automatic-reload", false);
+    let file = flags.last("encryption-provider-config").filter(|file| !file.is_empty());
+    let Some(file) = file else {
+        return match reload {
+            true => Err(
+                "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+                    .to_owned(),
+            ),
+            false => Ok(None),
+        };
+    };
+    let loaded = match reload {
+        true => Sealing::from_file(file.into()),
+        false => Table::read(Path::new(file)).map(|(table, _)| Sealing::new(table)),
+    };
+    loaded
+        .map(|sealing| Some(Arc::new(sealing)))
+        .map_err(|error| error.to_string())
 }
 
 /// A number that was checked when the flags were read.

@@ -234,6 +234,14 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "whether bootstrap-token-* Secrets of kube-system let in (false)",
     ),
     (
+        "encryption-provider-config",
+        "what of the store is hidden: a file with an EncryptionConfiguration",
+    ),
+    (
+        "encryption-provider-config-automatic-reload",
+        "whether that file is looked at every minute (false)",
+    ),
+    (
         "etcd-compaction-interval",
         "how often etcd's history is compacted (5m); 0 leaves that to others",
     ),
@@ -290,9 +298,18 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ),
     ("storage-initialization-timeout", "how long etcd is waited for (1m)"),
     (
+        "strict-transport-security-directives",
+        "what the header of that name says; without it there is none",
+    ),
+    (
         "tls-cert-file",
         "the server's certificate, instead of the one in cert-dir",
     ),
+    (
+        "tls-cipher-suites",
+        "which suites of TLS 1.2 are offered; those of 1.3 always are",
+    ),
+    ("tls-min-version", "VersionTLS12 or VersionTLS13 (VersionTLS12)"),
     ("tls-private-key-file", "its key"),
     (
         "token-auth-file",
