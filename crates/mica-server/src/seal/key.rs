@@ -39,21 +39,23 @@ struct Kept {
 pub struct PlaneKey {
     pub id: String,
     pub cipher: Cipher,
+    /// The name of the configuration's key that hides it.
+    by: String,
 }
 
 impl PlaneKey {
-    /// Opens a value of the plane. The number says nothing: one key is all there is.
-    pub fn open(
-        &self,
-        rest: &[u8],
-        key: &Key,
-        _masters: &[(String, Cipher)],
-    ) -> Result<(Vec<u8>, usize), &'static str> {
+    /// Opens a value of the plane. The number is 0 if the plane's key is hidden with the first of the configuration's.
+    pub fn open(&self, rest: &[u8], key: &Key, masters: &[(String, Cipher)]) -> Result<(Vec<u8>, usize), &'static str> {
         let named = rest
             .strip_prefix(self.id.as_bytes())
             .and_then(|rest| rest.strip_prefix(b":"));
         let sealed = named.ok_or("the key of the plane is another one")?;
-        Ok((self.cipher.open(sealed, key.as_str().as_bytes())?, 0))
+        let plain = self.cipher.open(sealed, key.as_str().as_bytes())?;
+        Ok((plain, usize::from(!self.is_by_first(masters))))
+    }
+
+    fn is_by_first(&self, masters: &[(String, Cipher)]) -> bool {
+        masters.first().is_some_and(|(name, _)| *name == self.by)
     }
 }
 
@@ -91,7 +93,9 @@ impl PlaneKeyring {
 
     /// The key of a plane, made if there is none, and hidden with the first of these.
     pub async fn make(&self, plane: PlaneId, masters: &[(String, Cipher)]) -> Result<Arc<PlaneKey>, CommitError> {
-        if let Some(Ok(key)) = self.cached(plane) {
+        if let Some(Ok(key)) = self.cached(plane)
+            && key.is_by_first(masters)
+        {
             return Ok(key);
         }
         let generation = self.sealing.generation();
@@ -136,7 +140,7 @@ impl PlaneKeyring {
                 }],
             };
             match self.store.commit(txn).await {
-                Ok(_) => return Ok(Arc::new(ready(kept.id, &bytes))),
+                Ok(_) => return Ok(Arc::new(ready(kept.id, kept.by, &bytes))),
                 Err(CommitError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -158,7 +162,7 @@ impl PlaneKeyring {
         let kept: Kept = serde_json::from_slice(&record.value)
             .map_err(|_| ReadError::Corrupt("the key of a plane is damaged".to_owned()))?;
         let key = self.unwrap(&kept, &place);
-        let key = key.map(|bytes| Arc::new(ready(kept.id.clone(), &bytes)));
+        let key = key.map(|bytes| Arc::new(ready(kept.id.clone(), kept.by.clone(), &bytes)));
         Ok(Some(((kept, record.revision), key)))
     }
 
@@ -174,9 +178,10 @@ impl PlaneKeyring {
     }
 }
 
-fn ready(id: String, bytes: &[u8]) -> PlaneKey {
+fn ready(id: String, by: String, bytes: &[u8]) -> PlaneKey {
     PlaneKey {
         id,
+        by,
         cipher: Cipher::gcm(bytes).expect("a plane's key has 32 bytes"),
     }
 }
