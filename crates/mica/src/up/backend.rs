@@ -124,7 +124,7 @@ pub async fn open_server(
         accounts: settings.accounts,
         authenticator: settings.authenticator.clone(),
         reload: settings.reload.clone(),
-        client_ca: root_ca.to_owned(),
+        client_ca: authority.certificate_pem().to_owned(),
         fairness: settings.limits.fairness.clone(),
         limits: settings.limits.planes,
         ..ServerOptions::default()
