@@ -124,6 +124,15 @@ pub struct UpArgs {
     /// How long requests may take to finish at shutdown, such as 30s [default: 60s]
     #[arg(long, value_name = "DURATION", env = "MICA_DRAIN_TIMEOUT")]
     pub drain_timeout: Option<String>,
+    /// A Policy of audit.k8s.io/v1 [default: writes, without what was written]
+    #[arg(long, value_name = "FILE", env = "MICA_AUDIT_POLICY_FILE")]
+    pub audit_policy_file: Option<PathBuf>,
+    /// Where audit events are written, - being the standard output [default: audit/audit.log in the data directory]
+    #[arg(long, value_name = "FILE", env = "MICA_AUDIT_LOG_PATH")]
+    pub audit_log_path: Option<PathBuf>,
+    /// A kubeconfig of who is sent audit events
+    #[arg(long, value_name = "FILE", env = "MICA_AUDIT_WEBHOOK_CONFIG_FILE")]
+    pub audit_webhook_config_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]

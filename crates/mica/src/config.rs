@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mica_server::admission::PodAccounts;
+use mica_server::audit::AuditOptions;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, BootstrapTokens, Headers, ReviewVersion};
 use mica_server::egress::{EgressOptions, Network, Services};
@@ -18,6 +19,7 @@ use mica_server::tls::TlsOptions;
 use mica_store::etcd::EtcdConfig;
 use serde::Deserialize;
 
+use crate::audit::AuditFile;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{LogFormat, Profile, UpArgs};
 use crate::exit::Usage;
@@ -56,6 +58,8 @@ pub struct Settings {
     pub transport: Transport,
     /// What of the store is hidden.
     pub encryption: Option<Arc<Sealing>>,
+    /// What is written down of requests, and where.
+    pub audit: AuditOptions,
 }
 
 /// Where traces go.
@@ -95,6 +99,7 @@ struct File {
     drain_timeout: Option<String>,
     egress: EgressFile,
     admission: AdmissionFile,
+    audit: AuditFile,
     limits: LimitsFile,
     authentication: AuthenticationFile,
     encryption: EncryptionFile,
@@ -192,13 +197,19 @@ impl Settings {
         let reload = Reload::default();
         let taken = [advertise.as_deref().unwrap_or(DEFAULT_ISSUER)];
         let authenticator = file.authentication.settings()?.open(&reload, &taken);
+        let data_dir = arguments.data_dir.or(file.data_dir);
+        let data_dir = data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
+        let mut audit = file.audit;
+        audit.policy = arguments.audit_policy_file.or(audit.policy);
+        audit.log.path = arguments.audit_log_path.or(audit.log.path);
+        if let Some(file) = arguments.audit_webhook_config_file {
+            audit.webhook.get_or_insert_default().config_file = file;
+        }
         Ok(Self {
+            audit: audit.options(&data_dir)?,
+            data_dir,
             authenticator: authenticator.map_err(|problem| Usage(format!("authentication: {problem}")))?,
             reload,
-            data_dir: arguments
-                .data_dir
-                .or(file.data_dir)
-                .unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
             listen: ListenAddress::parse(arguments.listen.or(file.listen).as_deref().unwrap_or(DEFAULT_LISTEN))?,
             advertise,
             san: names(if arguments.san.is_empty() {
@@ -533,6 +544,12 @@ mod tests {
             (
                 "encryption: {provider-config: /no/such/file}\n",
                 "encryption.provider-config: error reading encryption provider configuration file",
+            ),
+            ("audit: {log: {max-size: many}}\n", "mica.yaml"),
+            ("audit: {policy: no/such}\n", "audit.policy: failed to read file path \"no/such\""),
+            (
+                "audit: {webhook: {config-file: no/such}}\n",
+                "audit.webhook.config-file: no/such: ",
             ),
         ] {
             let (_home, arguments) = in_file(text);

@@ -1,5 +1,6 @@
 //! The `mica` binary: the command line, and nothing that a library could hold.
 
+mod audit;
 mod authentication;
 mod cli;
 mod client;

@@ -372,7 +372,7 @@ impl Asking<'_> {
             uri: self.parts.uri.clone(),
             verb,
             user,
-            impersonated: None,
+            impersonated: self.context.acting.get().cloned(),
             source_ips: source_ips(headers, self.context.peer.addr().ip()),
             user_agent: rules::shown_user_agent(agent.unwrap_or_default()),
             answers_object: match self.what {

@@ -143,11 +143,6 @@ impl Trail {
         }
     }
 
-    /// Whom the request acts as, if not as who proved themselves.
-    pub fn acts_as(&self, user: &Arc<User>) {
-        self.record.lock().impersonated = Some(user.clone());
-    }
-
     /// The request was allowed, and why. `notes` is what is said about it from now on.
     pub fn allowed(&self, reason: &str, notes: Option<Annotations>) {
         let mut record = self.record.lock();

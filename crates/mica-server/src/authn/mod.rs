@@ -23,7 +23,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::authz::{Realm, User};
+use crate::authz::{Attempt, Realm, User};
 use crate::error::ApiError;
 use crate::http::{Context, Protocol};
 use crate::request::{Address, Located};
@@ -102,7 +102,11 @@ impl Server {
         let _ = context.proven.set(user.clone());
         match impersonate::asked(headers)? {
             None => Ok(user),
-            Some(other) => Box::pin(self.impersonate(&user, other, &located.address)).await,
+            Some(other) => {
+                let other = Box::pin(self.impersonate(&user, other, &located.address)).await?;
+                let _ = context.acting.set(other.clone());
+                Ok(other)
+            }
         }
     }
 
@@ -160,7 +164,11 @@ impl Server {
     async fn impersonate(&self, user: &User, mut other: User, address: &Address) -> Result<Arc<User>, ApiError> {
         let plane = match address {
             Address::AllPlanes => self.directory.root(),
-            address => self.plane_for(user, address).await?,
+            address => {
+                let first = impersonate::actions(&other).into_iter().next();
+                let attempt = Attempt::Act(first.unwrap_or_default());
+                self.plane_for(user, address, &attempt).await?
+            }
         };
         if !user.administers(plane.id) {
             for action in impersonate::actions(&other) {

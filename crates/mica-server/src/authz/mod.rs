@@ -487,25 +487,40 @@ impl Authorizer {
         judged_path(user, verb, path, decision)
     }
 
-    /// The answer to a request for a plane that does not exist: who could not enter it must not learn that.
-    pub async fn hide_missing(&self, user: &User, plane: &str, missing: ApiError) -> ApiError {
-        match self.entries(user, plane).await {
-            _ if user.administers_all() => missing,
-            Ok(entries) if !entries.is_empty() && user.realm == Realm::Platform => missing,
-            Ok(_) => {
-                let entering = Action {
-                    verb: "view",
-                    group: GROUP,
-                    resource: PLURAL,
-                    subresource: CONTENT,
-                    namespace: "",
-                    name: plane,
-                };
-                forbidden(user, &entering, "")
-            }
-            Err(error) => error,
+    /// The answer to a request for a plane that does not exist: who could not enter it must not learn that, so it is what
+    /// they would be told of one that does.
+    pub async fn hide_missing(&self, user: &User, plane: &str, missing: ApiError, attempt: &Attempt<'_>) -> ApiError {
+        let entries = match self.entries(user, plane).await {
+            Ok(entries) => entries,
+            Err(error) => return error,
+        };
+        if user.administers_all() || (!entries.is_empty() && user.realm == Realm::Platform) {
+            return missing;
         }
+        // Nobody in particular is nobody's guest: a plane's own roles refuse them, without a reason.
+        let reason = match user.is_anonymous() || user.realm != Realm::Platform {
+            true => String::new(),
+            false => cannot_enter(plane),
+        };
+        let refusal = match attempt {
+            Attempt::Resource(verb, path, query) => {
+                let about = path.about(query).unwrap_or_default();
+                forbidden(user, &action(*verb, path, &about), &reason)
+            }
+            Attempt::Path(verb, path) => forbidden_path(user, verb, path, &reason),
+            Attempt::Act(action) => return forbidden(user, action, &reason),
+        };
+        refusal.because(Denied { reason })
     }
+}
+
+/// What somebody tries to do in a plane.
+pub enum Attempt<'a> {
+    Resource(Verb, &'a ResourcePath, &'a Query),
+    /// A verb on a path that is no resource.
+    Path(&'a str, &'a str),
+    /// To act as somebody else.
+    Act(Action<'a>),
 }
 
 /// One way into a plane.

@@ -109,6 +109,7 @@ impl<S: Service> Envelope<S> {
             deadline: None,
             labels: OnceLock::new(),
             proven: OnceLock::new(),
+            acting: OnceLock::new(),
             audit: OnceLock::new(),
         };
         let pending = self.metrics.started(request.method(), context.received);

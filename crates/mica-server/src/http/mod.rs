@@ -72,6 +72,8 @@ pub struct Context {
     pub labels: OnceLock<RequestLabels>,
     /// Who proved themselves, before they act as anybody else.
     pub proven: OnceLock<Arc<User>>,
+    /// Whom they act as, if they do.
+    pub acting: OnceLock<Arc<User>>,
     /// What is written down of this request, if anything is.
     pub audit: OnceLock<Box<Trail>>,
 }
@@ -86,6 +88,7 @@ impl Context {
             deadline: None,
             labels: OnceLock::new(),
             proven: OnceLock::new(),
+            acting: OnceLock::new(),
             audit: OnceLock::new(),
         }
     }

@@ -23,7 +23,7 @@ use crate::audit::{Asking, Auditor, What};
 use crate::authn::account::Accounts;
 use crate::authn::reload::Reload;
 use crate::authn::{Authenticator, AuthnMetrics};
-use crate::authz::{Authorizer, User};
+use crate::authz::{Attempt, Authorizer, User};
 use crate::budget::{Budgets, Counted};
 use crate::custom::Definitions;
 use crate::egress::Egress;
@@ -191,11 +191,6 @@ async fn answer(
             return Err(error);
         }
     };
-    if let Some(trail) = context.audit.get()
-        && context.proven.get().is_some_and(|proven| !Arc::ptr_eq(proven, &user))
-    {
-        trail.acts_as(&user);
-    }
     let visitor = Visitor {
         user: &user,
         located: &located,
@@ -284,7 +279,8 @@ async fn authorize_path(call: &Call<'_>, path: &Path, inside: &str) -> Result<()
     let reason = if call.located.address == Address::AllPlanes {
         authorizer.authorize_path_everywhere(&call.user, &verb, inside).await?
     } else {
-        let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+        let attempt = Attempt::Path(&verb, inside);
+        let plane = call.server.plane_for(&call.user, &call.located.address, &attempt).await?;
         let answers_object = !matches!(path, Path::Other);
         call.enter(What::Path { inside, answers_object }, &plane);
         authorizer.authorize_path(&call.user, &plane, &verb, inside).await?
@@ -388,14 +384,19 @@ impl Server {
     }
 
     /// The plane that an address names. Who could not enter it does not learn that there is none.
-    pub(crate) async fn plane_for(&self, user: &User, address: &Address) -> Result<Arc<Plane>, ApiError> {
+    pub(crate) async fn plane_for(
+        &self,
+        user: &User,
+        address: &Address,
+        attempt: &Attempt<'_>,
+    ) -> Result<Arc<Plane>, ApiError> {
         match self.plane(address).await {
             Err(error) if error.code() == StatusCode::NOT_FOUND => {
                 let name = match address {
                     Address::Plane(name) | Address::Project(name) => name,
                     _ => return Err(error),
                 };
-                Err(self.authorizer.hide_missing(user, name, error).await)
+                Err(self.authorizer.hide_missing(user, name, error, attempt).await)
             }
             found => found,
         }

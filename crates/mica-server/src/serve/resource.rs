@@ -8,7 +8,7 @@ use mica_machinery::kind::autoscaling::scale;
 
 use super::{Call, object, stream};
 use crate::audit::What;
-use crate::authz::Target;
+use crate::authz::{Attempt, Target};
 use crate::custom::Definition;
 use crate::encode::{Include, Media};
 use crate::error::ApiError;
@@ -28,7 +28,8 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         return Box::pin(crate::wildcard::answer(call, path)).await;
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
-    let plane = call.server.plane_for(&call.user, &call.located.address).await?;
+    let attempt = Attempt::Resource(verb, path, &call.query);
+    let plane = call.server.plane_for(&call.user, &call.located.address, &attempt).await?;
     call.enter(What::Resource(path, &call.query), &plane);
     let authorizer = &call.server.authorizer;
     let permit = authorizer

@@ -20,6 +20,7 @@ mod fairness;
 mod fixture;
 mod hook;
 mod hostile;
+mod isolation;
 mod issuers;
 mod limits;
 mod lists;

@@ -127,6 +127,7 @@ pub async fn open_server(
         client_ca: authority.certificate_pem().to_owned(),
         fairness: settings.limits.fairness.clone(),
         limits: settings.limits.planes,
+        audit: settings.audit.clone(),
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

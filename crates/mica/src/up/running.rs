@@ -21,6 +21,9 @@ use super::backend::OpenStore;
 use super::hold::DataDir;
 use super::signal::Signals;
 
+/// How long the last audit events may take.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a server is put together from.
 pub struct Parts {
     /// The directory of a store of our own.
@@ -110,6 +113,7 @@ impl Running {
         }
         self.tasks.close();
         self.tasks.wait().await;
+        self.server.auditor.close(AUDIT_PATIENCE).await;
         self.store.close().await;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Standing in for kube-apiserver: its flags, its certificates, every kind of Kubernetes as data, and its way to end.
 
+mod audit;
 mod authentication;
 mod backend;
 mod certificate;
@@ -126,6 +127,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         metrics: metrics.clone(),
         egress: local_webhooks(),
         accounts: settings.accounts,
+        audit: settings.audit.clone(),
         fairness: settings.fairness.clone(),
         encryption: settings.encryption.clone(),
         ..ServerOptions::default()

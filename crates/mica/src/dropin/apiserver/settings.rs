@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
 use mica_server::admission::PodAccounts;
+use mica_server::audit::AuditOptions;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, Trust};
 use mica_server::fairness::FairnessOptions;
@@ -17,6 +18,7 @@ use mica_server::seal::config::Table;
 use mica_server::tls::TlsOptions;
 use mica_store::etcd::{EtcdConfig, TlsFiles};
 
+use super::audit;
 use super::authentication::{self, Accounts};
 use super::table::{HARMLESS, MEANINGS};
 use crate::dropin::flag::Flags;
@@ -56,6 +58,8 @@ pub struct Settings {
     pub transport: Transport,
     /// What of the store is hidden.
     pub encryption: Option<Arc<Sealing>>,
+    /// What is written down of requests.
+    pub audit: AuditOptions,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -119,6 +123,10 @@ impl Settings {
             noted(problem);
             None
         });
+        let audit = audit::options(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            AuditOptions::default()
+        });
         let bind = flags.last("bind-address").and_then(|text| text.trim().parse().ok());
         let bind = bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let advertise = flags
@@ -130,7 +138,10 @@ impl Settings {
                 all => format!("[{}]", all.join(", ")),
             });
         }
-        let meant = |name: &&str| MEANINGS.iter().any(|(one, _)| one == name) || HARMLESS.contains(name);
+        let meant = |name: &&str| {
+            let known = MEANINGS.iter().any(|(one, _)| one == name) || HARMLESS.contains(name);
+            known || name.starts_with("audit-")
+        };
         Ok(Self {
             listen: SocketAddr::new(bind, port),
             advertise: advertise.unwrap_or_else(|| reachable(bind)),
@@ -145,6 +156,7 @@ impl Settings {
             authenticator,
             reload,
             fairness: fairness(flags),
+            audit,
             accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
                 PodAccounts::Unasked
             } else {

@@ -194,6 +194,15 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "whether those who prove nothing may ask for health and version (true)",
     ),
     (
+        "audit-log-path",
+        "where audit events are written (nowhere); - is the standard output. --audit-log-max* and -compress as upstream",
+    ),
+    ("audit-policy-file", "which requests are written down, and how much of them (none)"),
+    (
+        "audit-webhook-config-file",
+        "a kubeconfig of who is sent audit events (nobody). --audit-webhook-batch-* and -truncate-* as upstream",
+    ),
+    (
         "api-audiences",
         "whom service account tokens must be for (the first issuer)",
     ),
