@@ -44,6 +44,24 @@ fn a_first_start_makes_what_a_second_start_finds() {
 }
 
 #[test]
+fn writes_are_audited_unless_told_otherwise_for_the_owner_alone() {
+    let home = home();
+    let server = Up::start(home.path(), &[]);
+    assert_eq!(run(home.path(), &["plane", "create", "a"]).0, 0);
+    assert_eq!(run(home.path(), &["plane", "list"]).0, 0);
+    server.signal("-TERM");
+    assert_eq!(server.wait().0, Some(0));
+    let path = home.path().join(".mica/audit/audit.log");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    // What was asked last is there: the end waited for it.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len(), 1, "{text}");
+    assert_eq!((&events[0]["verb"], &events[0]["objectRef"]["name"]), (&"create".into(), &"a".into()));
+    assert!(events[0].get("requestObject").is_none());
+}
+
+#[test]
 fn planes_are_made_used_copied_and_deleted_on_a_real_server() {
     let home = home();
     let _server = Up::start(home.path(), &[]);
