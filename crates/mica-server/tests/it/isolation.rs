@@ -215,7 +215,16 @@ async fn no_address_leads_a_tenant_out_of_its_plane() {
             open.push(if prefix.is_empty() { "/".to_owned() } else { prefix });
         }
     }
-    expect![[r#""#]].assert_eq(&open.join("\n"));
+    expect![[r#"
+        /
+        /clusters/b/control-plane
+        /clusters/%62/control-plane
+        //clusters/b/control-plane
+        /clusters/*/control-plane
+        /clusters/%2A/control-plane
+        /projects/pb/control-plane
+        /projects/%70b/control-plane
+        /apis/resourcemanager.miloapis.com/v1alpha1/projects/pb/control-plane"#]].assert_eq(&open.join("\n"));
     for api in [&land.root, &land.root.at_plane("b")] {
         let kept = api.get(&format!("{MAPS}/treasure")).await.expect(200);
         assert_eq!(kept["data"]["k"], TREASURE);
