@@ -91,8 +91,7 @@ impl AuditFile {
 /// Reads a policy file; what is wrong with it is said in upstream's words.
 pub fn read_policy(file: &Path) -> Result<Policy, String> {
     let shown = file.display();
-    let text =
-        std::fs::read(file).map_err(|error| format!("failed to read file path \"{shown}\": {error}"))?;
+    let text = std::fs::read(file).map_err(|error| format!("failed to read file path \"{shown}\": {error}"))?;
     let (policy, unknown) = Policy::parse(&text).map_err(|error| format!("{error}: from file {shown}"))?;
     if !unknown.is_empty() {
         tracing::warn!(file = %shown, unknown = unknown.join(", "), "the audit policy has fields that mean nothing");
@@ -199,7 +198,10 @@ mod tests {
         };
         assert_eq!(
             refused(with_policy(&file)),
-            format!("audit.policy: loaded illegal policy with 0 rules: from file {}", file.display())
+            format!(
+                "audit.policy: loaded illegal policy with 0 rules: from file {}",
+                file.display()
+            )
         );
         assert_eq!(
             refused(with_policy(Path::new("no/such"))),

@@ -546,7 +546,10 @@ mod tests {
                 "encryption.provider-config: error reading encryption provider configuration file",
             ),
             ("audit: {log: {max-size: many}}\n", "mica.yaml"),
-            ("audit: {policy: no/such}\n", "audit.policy: failed to read file path \"no/such\""),
+            (
+                "audit: {policy: no/such}\n",
+                "audit.policy: failed to read file path \"no/such\"",
+            ),
             (
                 "audit: {webhook: {config-file: no/such}}\n",
                 "audit.webhook.config-file: no/such: ",

@@ -280,7 +280,10 @@ async fn authorize_path(call: &Call<'_>, path: &Path, inside: &str) -> Result<()
         authorizer.authorize_path_everywhere(&call.user, &verb, inside).await?
     } else {
         let attempt = Attempt::Path(&verb, inside);
-        let plane = call.server.plane_for(&call.user, &call.located.address, &attempt).await?;
+        let plane = call
+            .server
+            .plane_for(&call.user, &call.located.address, &attempt)
+            .await?;
         let answers_object = !matches!(path, Path::Other);
         call.enter(What::Path { inside, answers_object }, &plane);
         authorizer.authorize_path(&call.user, &plane, &verb, inside).await?

@@ -29,7 +29,10 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     }
     let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
     let attempt = Attempt::Resource(verb, path, &call.query);
-    let plane = call.server.plane_for(&call.user, &call.located.address, &attempt).await?;
+    let plane = call
+        .server
+        .plane_for(&call.user, &call.located.address, &attempt)
+        .await?;
     call.enter(What::Resource(path, &call.query), &plane);
     let authorizer = &call.server.authorizer;
     let permit = authorizer

@@ -71,17 +71,23 @@ impl Land {
         let (a, b) = (root.at_plane("a"), root.at_plane("b"));
         b.post(MAPS, &treasure()).await.expect(201);
         a.post(MAPS, &map("mine")).await.expect(201);
-        a.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await.expect(201);
+        a.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}}))
+            .await
+            .expect(201);
         let everything = json!({"metadata": {"name": "robot"}, "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}]});
-        a.post(&format!("{RBAC}/clusterrolebindings"), &everything).await.expect(201);
+        a.post(&format!("{RBAC}/clusterrolebindings"), &everything)
+            .await
+            .expect(201);
         let asked = a.post(&format!("{ACCOUNTS}/robot/token"), &json!({})).await.expect(201);
         let rules = json!([{"apiGroups": ["mica.dev"], "resources": ["planes/content"], "resourceNames": ["a"], "verbs": ["admin"]}]);
         let role = json!({"metadata": {"name": "ann"}, "rules": rules});
         root.post(&format!("{RBAC}/clusterroles"), &role).await.expect(201);
         let bound = json!({"metadata": {"name": "ann"}, "roleRef": {"kind": "ClusterRole", "name": "ann"},
             "subjects": [{"kind": "User", "name": "ann"}]});
-        root.post(&format!("{RBAC}/clusterrolebindings"), &bound).await.expect(201);
+        root.post(&format!("{RBAC}/clusterrolebindings"), &bound)
+            .await
+            .expect(201);
         let mut tenants = Vec::new();
         for name in ["ann", "eve"] {
             let certificate = certificate_in(&world.authority, name, None);
@@ -224,7 +230,8 @@ async fn no_address_leads_a_tenant_out_of_its_plane() {
         /clusters/%2A/control-plane
         /projects/pb/control-plane
         /projects/%70b/control-plane
-        /apis/resourcemanager.miloapis.com/v1alpha1/projects/pb/control-plane"#]].assert_eq(&open.join("\n"));
+        /apis/resourcemanager.miloapis.com/v1alpha1/projects/pb/control-plane"#]]
+    .assert_eq(&open.join("\n"));
     for api in [&land.root, &land.root.at_plane("b")] {
         let kept = api.get(&format!("{MAPS}/treasure")).await.expect(200);
         assert_eq!(kept["data"]["k"], TREASURE);
@@ -236,7 +243,11 @@ async fn no_address_leads_a_tenant_out_of_its_plane() {
 async fn a_host_that_another_plane_claims_lets_nobody_in() {
     let land = Land::new().await;
     let sender = land.world.connect("b.kplane.example", None).await;
-    let host = land.world.host("b.kplane.example", "b.kplane.example").await.with(sender);
+    let host = land
+        .world
+        .host("b.kplane.example", "b.kplane.example")
+        .await
+        .with(sender);
     let robot = Tenant {
         name: "robot",
         api: host,
@@ -245,7 +256,10 @@ async fn a_host_that_another_plane_claims_lets_nobody_in() {
     refused("robot", "by host", &robot.get(MAPS).await);
     // Named in a header alone, over a connection that was made for the server itself.
     for name in ["host", "x-forwarded-host", "x-original-host", "forwarded"] {
-        let answer = land.robot.call(Method::GET, MAPS, &[(name, "b.kplane.example")], "").await;
+        let answer = land
+            .robot
+            .call(Method::GET, MAPS, &[(name, "b.kplane.example")], "")
+            .await;
         refused("robot", name, &answer);
     }
 }
@@ -253,7 +267,11 @@ async fn a_host_that_another_plane_claims_lets_nobody_in() {
 /// An answer as far as it may depend on what was asked: names that differ are made the same.
 fn shape(answer: &Answer, name: &str) -> (u16, String) {
     let body = String::from_utf8_lossy(&answer.body);
-    (answer.code(), body.replace(&format!("\"{name}\""), "\"NAME\"").replace(&format!("\\\"{name}\\\""), "\\\"NAME\\\""))
+    (
+        answer.code(),
+        body.replace(&format!("\"{name}\""), "\"NAME\"")
+            .replace(&format!("\\\"{name}\\\""), "\\\"NAME\\\""),
+    )
 }
 
 #[tokio::test]
@@ -279,7 +297,11 @@ async fn who_may_not_enter_a_plane_does_not_learn_whether_it_exists() {
         (Method::GET, "/nonsense"),
         (Method::POST, WHO),
     ];
-    let public = [(Method::GET, "/version"), (Method::GET, "/healthz"), (Method::GET, "/readyz")];
+    let public = [
+        (Method::GET, "/version"),
+        (Method::GET, "/healthz"),
+        (Method::GET, "/readyz"),
+    ];
     for tenant in land.tenants() {
         let more = if tenant.name == "nobody" { &[][..] } else { &public[..] };
         for (method, path) in paths.iter().chain(more) {
@@ -291,9 +313,7 @@ async fn who_may_not_enter_a_plane_does_not_learn_whether_it_exists() {
                 assert_eq!(there, absent, "{} {method} {path} {headers:?}", tenant.name);
             }
         }
-        for (there, absent) in [
-            ("/projects/pb/control-plane", "/projects/absent/control-plane"),
-        ] {
+        for (there, absent) in [("/projects/pb/control-plane", "/projects/absent/control-plane")] {
             let there = tenant.get(&format!("{there}{MAPS}")).await.code();
             let absent = tenant.get(&format!("{absent}{MAPS}")).await.code();
             assert_eq!(there, absent, "{} by project", tenant.name);
@@ -312,7 +332,12 @@ async fn acting_as_somebody_great_is_great_in_one_plane_only() {
     ];
     for tenant in land.tenants() {
         for headers in great {
-            for prefix in ["", "/clusters/b/control-plane", "/clusters/*/control-plane", "/projects/pb/control-plane"] {
+            for prefix in [
+                "",
+                "/clusters/b/control-plane",
+                "/clusters/*/control-plane",
+                "/projects/pb/control-plane",
+            ] {
                 let path = format!("{prefix}{MAPS}");
                 let answer = tenant.call(Method::GET, &path, headers, "").await;
                 refused(tenant.name, &format!("as {headers:?} {path}"), &answer);
@@ -356,7 +381,12 @@ async fn planes_are_not_copied_moved_or_made_by_tenants() {
     assert_eq!(names(&land.root.get(PLANES).await.expect(200)).len(), before);
     // The kind is not there: a definition of a tenant's own is the tenant's own.
     let group = land.robot.get(&at("a", "/apis/mica.dev/v1alpha1")).await.expect(200);
-    let served: Vec<&str> = group["resources"].as_array().unwrap().iter().map(|one| text(one, "/name")).collect();
+    let served: Vec<&str> = group["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| text(one, "/name"))
+        .collect();
     assert_eq!(served, ["objects"]);
 }
 
@@ -413,21 +443,30 @@ async fn what_is_reserved_and_what_names_others_gains_nothing() {
     let claiming = json!({"metadata": {"name": "claiming",
         "annotations": {"mica.dev/plane": "b", "mica.dev/plane-id": "x", "mine": "y"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "treasure", "uid": uid, "blockOwnerDeletion": true}]}});
-    let made = land.robot.call(Method::POST, &at("a", MAPS), &[], &claiming.to_string()).await.expect(201);
+    let made = land
+        .robot
+        .call(Method::POST, &at("a", MAPS), &[], &claiming.to_string())
+        .await
+        .expect(201);
     assert_eq!(made["metadata"]["annotations"], json!({"mine": "y"}));
     // Neither plane sees the other's through the index of owners.
     let owned = format!("{OBJECTS}?fieldSelector=metadata.ownerReferences.uid%3D{uid}");
     assert_eq!(names(&b.get(&owned).await.expect(200)), Vec::<&str>::new());
     let mine = land.robot.get(&at("a", &owned)).await.expect(200);
     assert_eq!(names(&mine), ["claiming"]);
-    b.delete(&format!("{MAPS}/treasure?propagationPolicy=Foreground")).await.expect(200);
+    b.delete(&format!("{MAPS}/treasure?propagationPolicy=Foreground"))
+        .await
+        .expect(200);
     land.robot.get(&at("a", &format!("{MAPS}/claiming"))).await.expect(200);
     // A definition that says it is for projects, in a plane that is not root.
     let crd = json!({"metadata": {"name": "things.evil.example", "annotations": {"discovery.miloapis.com/parent-contexts": "Project,Platform"}},
         "spec": {"group": "evil.example", "scope": "Namespaced", "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    land.robot.call(Method::POST, &at("a", crds), &[], &crd.to_string()).await.expect(201);
+    land.robot
+        .call(Method::POST, &at("a", crds), &[], &crd.to_string())
+        .await
+        .expect(201);
     land.root.at_plane("a").until("/apis/evil.example/v1/things", 200).await;
     for api in [&land.root, &b, &land.root.at("/projects/pb/control-plane")] {
         assert_eq!(api.get("/apis/evil.example/v1/things").await.code(), 404);
@@ -457,9 +496,15 @@ async fn a_tenants_webhook_reaches_nothing_inside() {
         let hook = json!({"metadata": {"name": "hook"}, "webhooks": [{"name": "a.b.example", "sideEffects": "None",
             "admissionReviewVersions": ["v1"], "timeoutSeconds": 5, "failurePolicy": "Fail", "clientConfig": {"url": url},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}]});
-        let made = land.robot.call(Method::POST, &at("a", hooks), &[], &hook.to_string()).await;
+        let made = land
+            .robot
+            .call(Method::POST, &at("a", hooks), &[], &hook.to_string())
+            .await;
         made.expect(201);
-        let answer = land.robot.call(Method::POST, &at("a", MAPS), &[], &map("x").to_string()).await;
+        let answer = land
+            .robot
+            .call(Method::POST, &at("a", MAPS), &[], &map("x").to_string())
+            .await;
         let message = answer.message();
         assert!(
             message.ends_with("the address is not one that this control plane may call")
@@ -475,8 +520,22 @@ async fn a_tenants_webhook_reaches_nothing_inside() {
 async fn what_is_the_processs_own_is_not_shown_in_planes() {
     let land = Land::new().await;
     for tenant in land.tenants() {
-        for prefix in ["", "/clusters/a/control-plane", "/clusters/b/control-plane", "/clusters/*/control-plane"] {
-            for path in ["/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz", "/debug/api_priority_and_fairness/dump_priority_levels"] {
+        for prefix in [
+            "",
+            "/clusters/a/control-plane",
+            "/clusters/b/control-plane",
+            "/clusters/*/control-plane",
+        ] {
+            for path in [
+                "/metrics",
+                "/debug/pprof/",
+                "/debug/flags/v",
+                "/logs/",
+                "/configz",
+                "/statusz",
+                "/flagz",
+                "/debug/api_priority_and_fairness/dump_priority_levels",
+            ] {
                 let path = format!("{prefix}{path}");
                 refused(tenant.name, &path, &tenant.get(&path).await);
             }

@@ -57,7 +57,10 @@ fn writes_are_audited_unless_told_otherwise_for_the_owner_alone() {
     let text = std::fs::read_to_string(&path).unwrap();
     let events: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.len(), 1, "{text}");
-    assert_eq!((&events[0]["verb"], &events[0]["objectRef"]["name"]), (&"create".into(), &"a".into()));
+    assert_eq!(
+        (&events[0]["verb"], &events[0]["objectRef"]["name"]),
+        (&"create".into(), &"a".into())
+    );
     assert!(events[0].get("requestObject").is_none());
 }
 

@@ -82,8 +82,12 @@ fn webhook(flags: &Flags, file: &str) -> Result<WebhookOptions, String> {
     if let Some(throttle) = &mut options.throttle {
         *throttle = Throttle {
             per_second: float(flags, "audit-webhook-batch-throttle-qps").unwrap_or(throttle.per_second),
-            burst: u32::try_from(number(flags, "audit-webhook-batch-throttle-burst", throttle.burst.into()))
-                .unwrap_or(throttle.burst),
+            burst: u32::try_from(number(
+                flags,
+                "audit-webhook-batch-throttle-burst",
+                throttle.burst.into(),
+            ))
+            .unwrap_or(throttle.burst),
         };
     }
     if flags.is_on("audit-webhook-truncate-enabled", false) {

@@ -197,7 +197,10 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "audit-log-path",
         "where audit events are written (nowhere); - is the standard output. --audit-log-max* and -compress as upstream",
     ),
-    ("audit-policy-file", "which requests are written down, and how much of them (none)"),
+    (
+        "audit-policy-file",
+        "which requests are written down, and how much of them (none)",
+    ),
     (
         "audit-webhook-config-file",
         "a kubeconfig of who is sent audit events (nobody). --audit-webhook-batch-* and -truncate-* as upstream",
