@@ -103,12 +103,15 @@ impl Environment {
         let serving = authority
             .issue_serving("apiserver", &serving_names(["127.0.0.1".to_owned()]), now)
             .unwrap();
+        let signer = authority.issue_serving("sa-signer", &serving_names([]), now).unwrap();
         let certs = home.path().join("certs");
         std::fs::create_dir(&certs).unwrap();
         for (name, text) in [
             ("apiserver.crt", &serving.certificate_pem),
             ("apiserver.key", &serving.key_pem),
             ("client-ca.crt", &authority.certificate_pem().to_owned()),
+            ("sa-signer.crt", &signer.certificate_pem),
+            ("sa-signer.key", &signer.key_pem),
         ] {
             std::fs::write(certs.join(name), text).unwrap();
         }
