@@ -14,6 +14,7 @@ mod schema;
 mod server;
 mod store;
 mod text;
+mod token;
 
 use serde_json::Value;
 
@@ -28,6 +29,7 @@ pub struct Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     target("apply", managed::apply),
+    target("authentication", token::authentication),
     target("cel", schema::cel),
     target("continue", server::continue_token),
     target("duration", text::duration),
@@ -36,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     target("json", codec::json),
     target("json_patch", patch::json_patch),
     target("json_path", schema::json_path),
+    target("keys", token::keys),
     target("kind", kind::kind),
     target("label_selector", text::label_selector),
     target("log", store::log),

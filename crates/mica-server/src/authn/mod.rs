@@ -34,7 +34,7 @@ pub use bearer::AuthnMetrics;
 pub use bootstrap::BootstrapTokens;
 pub use front::{BadAuthorities, FrontProxy, Headers};
 pub use issuer::{Issuers, Set as IssuerSet};
-pub use key::ALGORITHMS;
+pub use key::{ALGORITHMS, is_signed};
 pub use tokens::{BadTokens, Tokens};
 pub use webhook::{ReviewVersion, TokenWebhook};
 
