@@ -92,7 +92,11 @@ fn the_unknown_see_health_and_the_known_are_told_apart() {
     assert_eq!(code(NAMESPACES, None, "other"), 403);
     assert_eq!(code(NAMESPACES, None, "guessed"), 401);
     // The file counts as it is now.
-    std::fs::write(environment.path().join("tokens"), "third,cleo,3,\"system:masters\"\nother,bob,2\n").unwrap();
+    std::fs::write(
+        environment.path().join("tokens"),
+        "third,cleo,3,\"system:masters\"\nother,bob,2\n",
+    )
+    .unwrap();
     server.says("tokens has changed and counts from now on");
     assert_eq!(code(NAMESPACES, None, "third"), 200);
     assert_eq!(code(NAMESPACES, None, "secret"), 401);
