@@ -2,6 +2,7 @@
 //!
 //! The object model is `serde_json::Value` everywhere. Nothing here does I/O or reads a clock: time is an argument.
 
+pub mod access;
 pub mod admission;
 pub mod audit;
 pub mod authentication;

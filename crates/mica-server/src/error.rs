@@ -33,6 +33,8 @@ enum Body {
         text: &'static str,
         retry_after: Option<Duration>,
     },
+    /// Nobody could say whether the request is allowed, and why.
+    Undecided(String),
 }
 
 #[derive(Debug)]
@@ -120,7 +122,7 @@ impl ApiError {
     pub fn warnings(&self) -> &[String] {
         match &self.body {
             Body::Status(status) => &status.warnings,
-            Body::Plain { .. } => &[],
+            Body::Plain { .. } | Body::Undecided(_) => &[],
         }
     }
 
@@ -495,6 +497,7 @@ impl ApiError {
         match &self.body {
             Body::Status(status) => status.code,
             Body::Plain { code, .. } => *code,
+            Body::Undecided(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -502,14 +505,28 @@ impl ApiError {
         match &self.body {
             Body::Status(status) => status.retry_after,
             Body::Plain { retry_after, .. } => *retry_after,
+            Body::Undecided(_) => None,
         }
     }
 
-    /// The plain text this is answered with, if it is no Status.
-    pub fn plain(&self) -> Option<&'static str> {
+    /// 500 for a request of which nobody could say whether it is allowed.
+    pub fn undecided(why: impl Into<String>) -> Self {
+        Self {
+            body: Body::Undecided(why.into()),
+            cause: None,
+        }
+    }
+
+    /// The plain text that a request for this address is answered with, if it is no Status.
+    pub fn plain(&self, uri: &str) -> Option<String> {
         match &self.body {
             Body::Status(_) => None,
-            Body::Plain { text, .. } => Some(text),
+            Body::Plain { text, .. } => Some((*text).to_owned()),
+            Body::Undecided(why) => {
+                let text = format!("Internal Server Error: {}: {why}\n", quote(uri));
+                // As upstream: browsers may take it for a page.
+                Some(text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+            }
         }
     }
 
@@ -518,6 +535,7 @@ impl ApiError {
         match &self.body {
             Body::Status(status) => &status.message,
             Body::Plain { text, .. } => text,
+            Body::Undecided(why) => why,
         }
     }
 

@@ -1,13 +1,16 @@
 //! Kinds that are questions: created, answered and not kept.
 
+use std::sync::Arc;
+
 use http::{Response, StatusCode};
+use mica_machinery::access::Selectors;
 use mica_machinery::kind::WriteContext;
 use mica_machinery::rbac::Rule;
 use mica_machinery::{managed, meta, object};
 use serde_json::{Value, json};
 
 use crate::admission::{Doing, Gate, Subject};
-use crate::authz::{Action, Asked, Grant, Realm, User};
+use crate::authz::{Action, Asked, Completeness, Grant, Realm, User, Verdict, parent};
 use crate::encode::Encoder;
 use crate::error::ApiError;
 use crate::http::Body;
@@ -130,9 +133,12 @@ async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value,
                     Realm::Plane(plane.id)
                 },
                 name: object::string(review, &["spec", "user"]).to_owned(),
+                uid: object::string(review, &["spec", "uid"]).to_owned(),
                 groups: groups.map(ToOwned::to_owned).collect(),
+                extra: extra(review),
                 ..User::default()
             };
+            let asked = parent::carried(Arc::new(asked), plane.parent.as_ref());
             access(call, grant, &asked, review).await?
         }
         "SelfSubjectRulesReview" => rules(call, grant, review).await?,
@@ -161,15 +167,21 @@ async fn token(call: &Call<'_>, grant: &Grant, review: &Value) -> Value {
 
 async fn access(call: &Call<'_>, grant: &Grant, user: &User, review: &Value) -> Result<Value, ApiError> {
     let resource = |field: &str| object::string(review, &["spec", "resourceAttributes", field]);
+    let selectors = object::get(review, &["spec", "resourceAttributes"]).map(Selectors::of_review);
     let path = |field: &str| object::string(review, &["spec", "nonResourceAttributes", field]);
     let asked = match object::map(review, &["spec", "resourceAttributes"]) {
         Some(_) => Asked::Resource(Action {
             verb: resource("verb"),
             group: resource("group"),
+            version: match resource("version") {
+                "" => "*",
+                version => version,
+            },
             resource: resource("resource"),
             subresource: resource("subresource"),
             namespace: resource("namespace"),
             name: resource("name"),
+            selectors: selectors.as_ref().filter(|selectors| !selectors.is_empty()),
         }),
         None => Asked::Path {
             verb: path("verb"),
@@ -177,27 +189,44 @@ async fn access(call: &Call<'_>, grant: &Grant, user: &User, review: &Value) -> 
         },
     };
     let decision = call.server.authorizer.decide(user, &grant.target.plane, &asked).await?;
-    let mut status = json!({"allowed": decision.allowed});
+    let mut status = json!({"allowed": decision.is_allowed()});
+    if decision.verdict == Verdict::Denied {
+        status["denied"] = true.into();
+    }
     if !decision.reason.is_empty() {
         status["reason"] = decision.reason.into();
+    }
+    let misread = selectors.iter().flat_map(Selectors::problems);
+    let errors: Vec<String> = decision.error.into_iter().chain(misread).collect();
+    if !errors.is_empty() {
+        status["evaluationError"] = errors.join("; ").into();
     }
     Ok(status)
 }
 
 async fn rules(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value, ApiError> {
     let namespace = object::string(review, &["spec", "namespace"]);
-    let held = call
-        .server
-        .authorizer
-        .held(&grant.user, &grant.target.plane, namespace)
-        .await?;
+    let authorizer = &call.server.authorizer;
+    let listed = authorizer.list(&grant.user, &grant.target.plane, namespace).await?;
+    let (held, incomplete) = (listed.held, listed.completeness == Completeness::Incomplete);
     let (resources, paths): (Vec<_>, Vec<_>) = held.rules.iter().map(Rule::shown).unzip();
     let shown = |rules: Vec<Option<Value>>| rules.into_iter().flatten().collect::<Vec<_>>();
-    let mut status = json!({"resourceRules": shown(resources), "nonResourceRules": shown(paths), "incomplete": false});
+    let mut status =
+        json!({"resourceRules": shown(resources), "nonResourceRules": shown(paths), "incomplete": incomplete});
     if !held.errors.is_empty() {
         status["evaluationError"] = held.errors.join(", ").into();
     }
     Ok(status)
+}
+
+/// What a question says of its user beyond names.
+fn extra(review: &Value) -> Vec<(String, Vec<String>)> {
+    let extra = object::map(review, &["spec", "extra"]).into_iter().flatten();
+    let texts = |values: &Value| -> Vec<String> {
+        let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+        values.map(ToOwned::to_owned).collect()
+    };
+    extra.map(|(key, values)| (key.clone(), texts(values))).collect()
 }
 
 fn user_info(user: &User) -> Value {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use mica_machinery::kind::bootstrap::{self, Companions};
 use mica_machinery::kind::network::range::ServiceRange;
 use mica_machinery::kind::{Profile, Resource};
@@ -12,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::check::Checker;
-use crate::admission::{Admissions, PodAccounts};
+use crate::admission::{Admissions, Plugins, PodAccounts};
 use crate::audit::{AuditOptions, Auditor};
 use crate::authn::account::{Accounts, RootAccounts, secret};
 use crate::authn::reload::Reload;
 use crate::authn::{Authenticator, AuthnMetrics};
-use crate::authz::Authorizer;
+use crate::authz::{Authorizer, Chain};
 use crate::budget::stored::Holdings;
 use crate::budget::{self, Budgets};
 use crate::conversion::Converter;
@@ -95,6 +96,10 @@ pub struct ServerOptions {
     pub authority: Option<Arc<Authority>>,
     /// What of the store is hidden; nothing if none.
     pub encryption: Option<Arc<Sealing>>,
+    /// Which of the built-in admission plugins run.
+    pub plugins: Plugins,
+    /// Who decides what is allowed.
+    pub authorization: Chain,
 }
 
 impl Default for ServerOptions {
@@ -118,6 +123,8 @@ impl Default for ServerOptions {
             audit: AuditOptions::default(),
             authority: None,
             encryption: None,
+            plugins: Plugins::default(),
+            authorization: Chain::default(),
         }
     }
 }
@@ -139,7 +146,9 @@ impl Server {
             tracing::info!(objects = moved.objects, "root has moved to a newer base layer");
         }
         let definitions = Arc::new(Definitions::new(store.clone()));
-        let egress = Egress::new(options.egress);
+        let planes = directory.clone();
+        let reach = Box::new(move |plane| planes.clone().reach(plane).boxed());
+        let egress = Egress::reaching(options.egress, reach);
         let auditor = Auditor::open(options.audit, egress.clone(), &options.metrics)?;
         let converter = Converter::new(egress.clone(), &options.metrics);
         let authorities = match options.authority {
@@ -147,7 +156,13 @@ impl Server {
             None => None,
         };
         let accounts = Arc::new(Accounts::open(&*store, options.issuer, options.root_accounts).await?);
-        let authorizer = Arc::new(Authorizer::new(store.clone(), directory.clone()));
+        let authorizer = Arc::new(Authorizer::new(
+            store.clone(),
+            directory.clone(),
+            options.authorization,
+            egress.clone(),
+            &options.metrics,
+        ));
         let admissions = Arc::new(Admissions::new(
             store.clone(),
             definitions.clone(),
@@ -165,6 +180,7 @@ impl Server {
         .with_admission(admissions.clone())
         .with_accounts(options.accounts)
         .with_holdings(Arc::new(Holdings::new(store.clone(), budgets.clone())))
+        .with_plugins(options.plugins)
         .with_bookmarks_every(options.bookmark_interval)
         .with_services(options.services);
         // Where controllers of others run, they fill such Secrets.

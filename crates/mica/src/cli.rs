@@ -133,6 +133,32 @@ pub struct UpArgs {
     /// A kubeconfig of who is sent audit events
     #[arg(long, value_name = "FILE", env = "MICA_AUDIT_WEBHOOK_CONFIG_FILE")]
     pub audit_webhook_config_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub authorization: AuthorizationArgs,
+}
+
+/// Who decides what is allowed; the names are kube-apiserver's.
+#[derive(Args, Debug, Default, Clone)]
+#[command(next_help_heading = "Authorization")]
+pub struct AuthorizationArgs {
+    /// An AuthorizationConfiguration: authorizers in their order [default: RBAC alone]
+    #[arg(long, value_name = "FILE", env = "MICA_AUTHORIZATION_CONFIG")]
+    pub authorization_config: Option<PathBuf>,
+    /// Authorizers in their order, instead of such a file: RBAC, Webhook, AlwaysAllow, AlwaysDeny
+    #[arg(long, value_name = "MODE", value_delimiter = ',')]
+    pub authorization_mode: Vec<String>,
+    /// Where the webhook of mode Webhook is: a kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub authorization_webhook_config_file: Option<PathBuf>,
+    /// The version of SubjectAccessReview that it is sent: v1 or v1beta1 [default: v1]
+    #[arg(long, value_name = "VERSION")]
+    pub authorization_webhook_version: Option<String>,
+    /// How long it is believed when it allows [default: 5m]
+    #[arg(long, value_name = "DURATION")]
+    pub authorization_webhook_cache_authorized_ttl: Option<String>,
+    /// How long it is believed when it does not [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    pub authorization_webhook_cache_unauthorized_ttl: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]

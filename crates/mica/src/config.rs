@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mica_server::admission::PodAccounts;
+use mica_server::admission::{Plugins, PodAccounts};
 use mica_server::audit::AuditOptions;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, BootstrapTokens, Headers, ReviewVersion};
+use mica_server::authz::Source;
 use mica_server::egress::{EgressOptions, Network, Services};
 use mica_server::http::{parse_go_duration, strict_transport};
 use mica_server::seal::Sealing;
@@ -21,10 +22,12 @@ use serde::Deserialize;
 
 use crate::audit::AuditFile;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
-use crate::cli::{LogFormat, Profile, UpArgs};
+use crate::cli::{AuthorizationArgs, LogFormat, Profile, UpArgs};
 use crate::exit::Usage;
 use crate::limits::{LimitSettings, LimitsFile};
 use crate::up::running::Transport;
+
+mod authorization;
 
 const DEFAULT_DATA_DIR: &str = "./.mica";
 const DEFAULT_LISTEN: &str = "127.0.0.1:6440";
@@ -60,6 +63,10 @@ pub struct Settings {
     pub encryption: Option<Arc<Sealing>>,
     /// What is written down of requests, and where.
     pub audit: AuditOptions,
+    /// Which of the built-in admission plugins run.
+    pub plugins: Plugins,
+    /// Who decides what is allowed.
+    pub authorization: Source,
 }
 
 /// Where traces go.
@@ -97,6 +104,12 @@ struct File {
     otlp_endpoint: Option<String>,
     otlp_sampling: Option<f64>,
     drain_timeout: Option<String>,
+    authorization_config: Option<PathBuf>,
+    authorization_mode: Vec<String>,
+    authorization_webhook_config_file: Option<PathBuf>,
+    authorization_webhook_version: Option<String>,
+    authorization_webhook_cache_authorized_ttl: Option<String>,
+    authorization_webhook_cache_unauthorized_ttl: Option<String>,
     egress: EgressFile,
     admission: AdmissionFile,
     audit: AuditFile,
@@ -161,6 +174,27 @@ struct EncryptionFile {
 struct AdmissionFile {
     /// Whether new pods get a service account of their namespace, which must be there, and its token mounted.
     service_accounts: bool,
+    /// Plugins that run beside those that do by default, and those that do not run, by kube-apiserver's names.
+    enable_plugins: Vec<String>,
+    disable_plugins: Vec<String>,
+    /// An AdmissionConfiguration, for PodSecurity.
+    config_file: Option<PathBuf>,
+}
+
+impl AdmissionFile {
+    fn plugins(&self) -> Result<Plugins, Usage> {
+        let enable: Vec<&str> = self.enable_plugins.iter().map(String::as_str).collect();
+        let disable: Vec<&str> = self.disable_plugins.iter().map(String::as_str).collect();
+        let told = |why: String| Usage(format!("admission: {why}"));
+        if let [first, ..] = Plugins::without_effect(&enable, &disable)[..] {
+            return Err(told(format!("plugin {first} cannot be switched here")));
+        }
+        let plugins = Plugins::new(&enable, &disable).map_err(|problems| told(problems.join(", ")))?;
+        match &self.config_file {
+            Some(path) => plugins.configured(path).map_err(told),
+            None => Ok(plugins),
+        }
+    }
 }
 
 /// What the server may call because an object says so. Only the file says this: it is a decision, not an option of the day.
@@ -179,6 +213,7 @@ impl Settings {
             Some(path) => File::read(path)?,
             None => File::default(),
         };
+        let authorization = authorization::source(arguments.authorization.over(&file))?;
         let transport = file.transport()?;
         let endpoint = arguments.otlp_endpoint.or(file.otlp_endpoint);
         let sampling = arguments
@@ -232,6 +267,8 @@ impl Settings {
             } else {
                 PodAccounts::Unasked
             },
+            plugins: file.admission.plugins()?,
+            authorization,
         })
     }
 }
@@ -290,6 +327,32 @@ impl EncryptionFile {
         let loaded = file.map(Sealing::from_file).transpose();
         let loaded = loaded.map_err(|error| Usage(format!("encryption.provider-config: {error}")))?;
         Ok(loaded.map(Arc::new))
+    }
+}
+
+impl AuthorizationArgs {
+    /// Flags, and the file where there are none.
+    fn over(self, file: &File) -> Self {
+        Self {
+            authorization_config: self.authorization_config.or_else(|| file.authorization_config.clone()),
+            authorization_mode: if self.authorization_mode.is_empty() {
+                file.authorization_mode.clone()
+            } else {
+                self.authorization_mode
+            },
+            authorization_webhook_config_file: self
+                .authorization_webhook_config_file
+                .or_else(|| file.authorization_webhook_config_file.clone()),
+            authorization_webhook_version: self
+                .authorization_webhook_version
+                .or_else(|| file.authorization_webhook_version.clone()),
+            authorization_webhook_cache_authorized_ttl: self
+                .authorization_webhook_cache_authorized_ttl
+                .or_else(|| file.authorization_webhook_cache_authorized_ttl.clone()),
+            authorization_webhook_cache_unauthorized_ttl: self
+                .authorization_webhook_cache_unauthorized_ttl
+                .or_else(|| file.authorization_webhook_cache_unauthorized_ttl.clone()),
+        }
     }
 }
 
@@ -553,6 +616,30 @@ mod tests {
             (
                 "audit: {webhook: {config-file: no/such}}\n",
                 "audit.webhook.config-file: no/such: ",
+            ),
+            (
+                "admission: {enable-plugins: [Nothing]}\n",
+                "admission: enable-admission-plugins plugin \"Nothing\" is unknown",
+            ),
+            (
+                "admission: {enable-plugins: [NodeRestriction]}\n",
+                "admission: plugin NodeRestriction cannot be switched here",
+            ),
+            (
+                "authorization-mode: [RBAC, ABAC]\n",
+                "authorization mode ABAC is not supported",
+            ),
+            (
+                "authorization-config: /no/such\n",
+                "/no/such: No such file or directory",
+            ),
+            (
+                "authorization-config: /no/such\nauthorization-mode: [RBAC]\n",
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined",
+            ),
+            (
+                "authorization-mode: [RBAC]\nauthorization-webhook-cache-authorized-ttl: long\n",
+                "authorization-webhook-cache-authorized-ttl: \"long\" is not a duration",
             ),
         ] {
             let (_home, arguments) = in_file(text);

@@ -10,7 +10,7 @@ use super::request::Attributes;
 use crate::cel::cost::PER_CALL_LIMIT;
 use crate::cel::library::EvalError;
 use crate::cel::library::authz::{Authorizer, Resource};
-use crate::cel::{Activation, Val};
+use crate::cel::{Activation, Outcome, Program, Val};
 
 const VARIABLES: &str = "variables";
 
@@ -25,6 +25,37 @@ pub struct Inputs<'a> {
     pub params: Option<&'a Value>,
 }
 
+/// How much evaluations may cost before whoever runs them wants to run them elsewhere.
+#[derive(Debug)]
+pub struct Effort {
+    left: Cell<u64>,
+    cut: Cell<bool>,
+}
+
+impl Effort {
+    pub fn new(allowance: u64) -> Self {
+        Self {
+            left: Cell::new(allowance),
+            cut: Cell::new(false),
+        }
+    }
+
+    /// Whether an evaluation was broken off: what came of it means nothing.
+    pub fn is_cut(&self) -> bool {
+        self.cut.get()
+    }
+
+    fn spend(&self, cost: u64) {
+        match self.left.get().checked_sub(cost) {
+            Some(left) => self.left.set(left),
+            None => {
+                self.left.set(0);
+                self.cut.set(true);
+            }
+        }
+    }
+}
+
 /// What expressions may name.
 pub struct Input<'a> {
     object: Val<'a>,
@@ -34,6 +65,7 @@ pub struct Input<'a> {
     params: Val<'a>,
     authorizer: Option<&'a dyn Authorizer>,
     resource: Resource,
+    effort: Option<&'a Effort>,
 }
 
 impl<'a> Input<'a> {
@@ -55,7 +87,14 @@ impl<'a> Input<'a> {
                 name: attributes.name.to_owned(),
                 ..Resource::default()
             },
+            effort: None,
         }
+    }
+
+    /// The same for evaluations that are broken off when they cost more than this.
+    #[must_use]
+    pub fn within(self, effort: Option<&'a Effort>) -> Self {
+        Self { effort, ..self }
     }
 
     /// The same for messages and annotations, which may not ask about permissions.
@@ -69,6 +108,7 @@ impl<'a> Input<'a> {
             params: self.params.clone(),
             authorizer: None,
             resource: Resource::default(),
+            effort: self.effort,
         }
     }
 
@@ -118,11 +158,20 @@ impl<'s, 'a> Session<'s, 'a> {
             Ok(program) => program,
             Err(refusal) => return Ok(Err(format!("compilation error: {refusal}"))),
         };
-        let outcome = program.eval(self, PER_CALL_LIMIT);
+        let outcome = self.run(program);
         self.pay(self.owed.replace(0))?;
         self.pay(outcome.cost)?;
         let failed = |error: EvalError| format!("expression '{}' resulted in error: {error}", expression.source);
         Ok(outcome.result.map_err(failed))
+    }
+
+    fn run(&self, program: &Program) -> Outcome<'a> {
+        let Some(effort) = self.input.effort else {
+            return program.eval(self, PER_CALL_LIMIT);
+        };
+        let outcome = program.eval(self, PER_CALL_LIMIT.min(effort.left.get()));
+        effort.spend(outcome.cost);
+        outcome
     }
 
     fn pay(&self, cost: u64) -> Result<(), OutOfBudget> {
@@ -141,7 +190,7 @@ impl<'s, 'a> Session<'s, 'a> {
                 )));
             }
         };
-        let outcome = program.eval(self, PER_CALL_LIMIT);
+        let outcome = self.run(program);
         self.owed.set(self.owed.get().saturating_add(outcome.cost));
         outcome
             .result

@@ -7,6 +7,7 @@
 mod condition;
 mod criteria;
 mod device;
+mod frame;
 mod input;
 pub mod limit;
 mod mutate;
@@ -14,6 +15,7 @@ mod param;
 pub mod quota;
 mod request;
 mod review;
+pub mod security;
 #[cfg(test)]
 mod tests;
 pub mod typecheck;
@@ -22,11 +24,12 @@ mod webhook;
 
 pub use condition::FailurePolicy;
 pub use criteria::{Criteria, Problem};
-pub use input::{Input, Inputs};
+pub use frame::Frame;
+pub use input::{Effort, Input, Inputs};
 pub use mutate::{MutatingPolicy, Mutation, Patch, Reinvocation, merge_configuration};
 pub use param::{Binding, NotFound, ParamKind, ParamRef, Scope as ParamScope, Wanted as WantedParams};
 pub use request::{Attributes, Face, Kind, Objects, Operation, Resource, request_value};
-pub use review::{Denied, Response, ReviewVersion, read_response, review};
+pub use review::{Denied, Response, ReviewVersion, check_kind, read_response, review};
 pub use validate::{Action, Decision, ValidatingPolicy, Verdict};
 pub use webhook::{SideEffects, Webhook};
 

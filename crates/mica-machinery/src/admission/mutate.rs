@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::condition::{Condition, Expression, FailurePolicy, Variable};
-use super::criteria::Criteria;
+use super::condition::Expression;
+use super::frame::Frame;
 use super::input::{Input, Session};
-use super::param::ParamKind;
 use crate::cel::Val;
-use crate::cel::admission::{Compiler, Params, Purpose};
+use crate::cel::admission::Purpose;
 use crate::cel::cost::RUNTIME_BUDGET;
 use crate::cel::value::Map;
 use crate::codec::text::quote;
@@ -55,62 +54,37 @@ pub enum Patch {
 
 #[derive(Debug)]
 pub struct MutatingPolicy {
-    pub name: String,
-    pub criteria: Option<Criteria>,
-    pub failure_policy: FailurePolicy,
-    pub param_kind: Option<ParamKind>,
+    pub frame: Frame,
     pub reinvocation: Reinvocation,
     pub mutations: Vec<Mutation>,
-    variables: Vec<Variable>,
-    conditions: Vec<Condition>,
 }
 
 impl MutatingPolicy {
     pub fn new(policy: &Value) -> Self {
-        let null = Value::Null;
-        let spec = policy.get("spec").unwrap_or(&null);
-        let param_kind = ParamKind::read(spec);
-        let params = if param_kind.is_some() {
-            Params::Declared
-        } else {
-            Params::Absent
-        };
-        let mut compiler = Compiler::with_variables(params);
-        let variables = Variable::all(object::list(spec, &["variables"]), &mut compiler);
-        let mutations = object::list(spec, &["mutations"]).iter().filter_map(|mutation| {
-            let (field, form, purpose) = match object::string(mutation, &["patchType"]) {
-                "ApplyConfiguration" => (
-                    "applyConfiguration",
-                    Form::ApplyConfiguration,
-                    Purpose::ApplyConfiguration,
-                ),
-                "JSONPatch" => ("jsonPatch", Form::JsonPatch, Purpose::JsonPatch),
-                _ => return None,
-            };
-            let source = object::string(mutation, &[field, "expression"]);
-            Some(Mutation {
-                expression: Expression::new(source, purpose, &compiler),
-                form,
-            })
-        });
+        let (frame, compiler) = Frame::read(policy);
+        let mutations = object::list(policy, &["spec", "mutations"])
+            .iter()
+            .filter_map(|mutation| {
+                let (field, form, purpose) = match object::string(mutation, &["patchType"]) {
+                    "ApplyConfiguration" => (
+                        "applyConfiguration",
+                        Form::ApplyConfiguration,
+                        Purpose::ApplyConfiguration,
+                    ),
+                    "JSONPatch" => ("jsonPatch", Form::JsonPatch, Purpose::JsonPatch),
+                    _ => return None,
+                };
+                let source = object::string(mutation, &[field, "expression"]);
+                Some(Mutation {
+                    expression: Expression::new(source, purpose, &compiler),
+                    form,
+                })
+            });
         Self {
-            name: object::name(policy).to_owned(),
-            criteria: spec
-                .get("matchConstraints")
-                .filter(|resources| resources.is_object())
-                .map(Criteria::of_resources),
-            failure_policy: FailurePolicy::read(spec),
-            reinvocation: Reinvocation::read(spec),
-            conditions: Condition::all(object::list(spec, &["matchConditions"]), &compiler),
+            reinvocation: policy.get("spec").map_or(Reinvocation::Never, Reinvocation::read),
             mutations: mutations.collect(),
-            param_kind,
-            variables,
+            frame,
         }
-    }
-
-    /// Whether the policy's conditions hold.
-    pub fn applies(&self, input: &Input<'_>) -> Result<bool, String> {
-        Condition::hold(&self.conditions, &self.variables, input, self.failure_policy)
     }
 
     /// What one of its mutations wants.
@@ -118,7 +92,7 @@ impl MutatingPolicy {
         if let Err(refusal) = &mutation.expression.program {
             return Err(refusal.to_string());
         }
-        let session = Session::new(input, &self.variables, RUNTIME_BUDGET.unsigned_abs());
+        let session = Session::new(input, &self.frame.variables, RUNTIME_BUDGET.unsigned_abs());
         let value = session
             .evaluate(&mutation.expression)
             .map_err(|spent| spent.to_string())??;

@@ -11,7 +11,7 @@ use crate::object;
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// A version of AdmissionReview. They look the same; the older one's answers are checked less.
+/// A version of the reviews that webhooks get. They look the same; the older one's answers are checked less.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReviewVersion {
     V1,
@@ -20,7 +20,7 @@ pub enum ReviewVersion {
 
 impl ReviewVersion {
     /// The first that is known, in the webhook's order.
-    pub(super) fn first_of(listed: &[Value]) -> Option<Self> {
+    pub fn first_of(listed: &[Value]) -> Option<Self> {
         listed.iter().find_map(|version| match version.as_str()? {
             "v1" => Some(Self::V1),
             "v1beta1" => Some(Self::V1beta1),
@@ -28,7 +28,7 @@ impl ReviewVersion {
         })
     }
 
-    fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "v1",
             Self::V1beta1 => "v1beta1",
@@ -46,7 +46,7 @@ pub fn review(
 ) -> Vec<u8> {
     let room = object.map_or(0, <[u8]>::len) + old.map_or(0, <[u8]>::len);
     let mut out = Vec::with_capacity(room + 1024);
-    out.extend_from_slice(format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","#, version.name()).as_bytes());
+    out.extend_from_slice(format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","#, version.as_str()).as_bytes());
     out.extend_from_slice(br#""request":{"uid":"#);
     write_string(uid, &mut out);
     for (field, value) in request {
@@ -133,10 +133,18 @@ fn check_identity(uid: &str, review: &Value, response: &Value) -> Result<(), Str
     if got != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
     }
-    let wanted = format!("{GROUP}/v1, Kind={KIND}");
-    let api_version = object::string(review, &["apiVersion"]);
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let got = format!("{group}/{version}, Kind={}", object::string(review, &["kind"]));
+    check_kind(
+        (GROUP, KIND),
+        object::string(review, &["apiVersion"]),
+        object::string(review, &["kind"]),
+    )
+}
+
+/// Refuses an answer that is not of the first version of a kind.
+pub fn check_kind((group, kind): (&str, &str), got_version: &str, got_kind: &str) -> Result<(), String> {
+    let wanted = format!("{group}/v1, Kind={kind}");
+    let (group, version) = got_version.split_once('/').unwrap_or(("", got_version));
+    let got = format!("{group}/{version}, Kind={got_kind}");
     if got == wanted {
         return Ok(());
     }

@@ -2,12 +2,11 @@
 
 use serde_json::Value;
 
-use super::condition::{Condition, Expression, FailurePolicy, Variable};
-use super::criteria::Criteria;
+use super::condition::{Expression, FailurePolicy};
+use super::frame::Frame;
 use super::input::{Input, Session};
-use super::param::ParamKind;
 use crate::cel::Val;
-use crate::cel::admission::{Compiler, Params, Purpose};
+use crate::cel::admission::Purpose;
 use crate::cel::cost::RUNTIME_BUDGET;
 use crate::object;
 
@@ -59,12 +58,7 @@ struct Annotation {
 
 #[derive(Debug)]
 pub struct ValidatingPolicy {
-    pub name: String,
-    pub criteria: Option<Criteria>,
-    pub failure_policy: FailurePolicy,
-    pub param_kind: Option<ParamKind>,
-    variables: Vec<Variable>,
-    conditions: Vec<Condition>,
+    pub frame: Frame,
     validations: Vec<Validation>,
     annotations: Vec<Annotation>,
 }
@@ -91,17 +85,8 @@ pub struct Verdict {
 
 impl ValidatingPolicy {
     pub fn new(policy: &Value) -> Self {
-        let null = Value::Null;
-        let spec = policy.get("spec").unwrap_or(&null);
-        let param_kind = ParamKind::read(spec);
-        let params = if param_kind.is_some() {
-            Params::Declared
-        } else {
-            Params::Absent
-        };
-        let mut compiler = Compiler::with_variables(params);
-        let variables = Variable::all(object::list(spec, &["variables"]), &mut compiler);
-        let validations = object::list(spec, &["validations"]).iter().map(|validation| {
+        let (frame, compiler) = Frame::read(policy);
+        let validations = object::list(policy, &["spec", "validations"]).iter().map(|validation| {
             let of = |field: &str| object::string(validation, &[field]);
             let expression = |field, purpose| Expression::new(of(field), purpose, &compiler);
             Validation {
@@ -115,25 +100,19 @@ impl ValidatingPolicy {
                 },
             }
         });
-        let annotations = object::list(spec, &["auditAnnotations"]).iter().map(|annotation| {
-            let source = object::string(annotation, &["valueExpression"]);
-            Annotation {
-                key: object::string(annotation, &["key"]).to_owned(),
-                expression: Expression::new(source, Purpose::AuditAnnotation, &compiler),
-            }
-        });
+        let annotations = object::list(policy, &["spec", "auditAnnotations"])
+            .iter()
+            .map(|annotation| {
+                let source = object::string(annotation, &["valueExpression"]);
+                Annotation {
+                    key: object::string(annotation, &["key"]).to_owned(),
+                    expression: Expression::new(source, Purpose::AuditAnnotation, &compiler),
+                }
+            });
         Self {
-            name: object::name(policy).to_owned(),
-            criteria: spec
-                .get("matchConstraints")
-                .filter(|resources| resources.is_object())
-                .map(Criteria::of_resources),
-            failure_policy: FailurePolicy::read(spec),
-            conditions: Condition::all(object::list(spec, &["matchConditions"]), &compiler),
             validations: validations.collect(),
             annotations: annotations.collect(),
-            param_kind,
-            variables,
+            frame,
         }
     }
 
@@ -143,12 +122,12 @@ impl ValidatingPolicy {
             denied,
             ..Verdict::default()
         };
-        match Condition::hold(&self.conditions, &self.variables, input, self.failure_policy) {
+        match self.frame.applies(input) {
             Ok(true) => {}
             Ok(false) => return Verdict::default(),
             Err(why) => return only(whole(why)),
         }
-        let session = Session::new(input, &self.variables, RUNTIME_BUDGET.unsigned_abs());
+        let session = Session::new(input, &self.frame.variables, RUNTIME_BUDGET.unsigned_abs());
         let mut results = Vec::with_capacity(self.validations.len());
         for validation in &self.validations {
             match session.evaluate(&validation.expression) {
@@ -158,7 +137,7 @@ impl ValidatingPolicy {
         }
         // Messages are paid from what is left.
         let unauthorized = input.without_authorizer();
-        let messages = Session::new(&unauthorized, &self.variables, session.budget());
+        let messages = Session::new(&unauthorized, &self.frame.variables, session.budget());
         let messages = self.messages(&messages);
         let mut denied = Vec::new();
         for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
@@ -197,7 +176,7 @@ impl ValidatingPolicy {
             denied,
             ..Verdict::default()
         };
-        let session = Session::new(input, &self.variables, RUNTIME_BUDGET.unsigned_abs());
+        let session = Session::new(input, &self.frame.variables, RUNTIME_BUDGET.unsigned_abs());
         for annotation in &self.annotations {
             match session.evaluate(&annotation.expression) {
                 Err(spent) => {
@@ -210,7 +189,9 @@ impl ValidatingPolicy {
                     verdict.annotations.push((annotation.key.clone(), value));
                 }
                 Ok(Ok(_)) => {}
-                Ok(Err(why)) if self.failure_policy == FailurePolicy::Fail => verdict.failed_annotations.push(why),
+                Ok(Err(why)) if self.frame.failure_policy == FailurePolicy::Fail => {
+                    verdict.failed_annotations.push(why);
+                }
                 Ok(Err(_)) => {}
             }
         }
@@ -219,7 +200,7 @@ impl ValidatingPolicy {
 
     /// An expression that could not be evaluated.
     fn failed(&self, index: usize, message: String) -> Option<Decision> {
-        (self.failure_policy == FailurePolicy::Fail).then_some(Decision {
+        (self.frame.failure_policy == FailurePolicy::Fail).then_some(Decision {
             index,
             message,
             reason: String::new(),

@@ -5,6 +5,7 @@
 //! kube-apiserver 1.36, whose limits are in `cost`. Evaluation reads JSON in place and never panics, whatever the
 //! expression; what it spends is bounded by the budget it is given.
 
+pub mod access;
 pub mod admission;
 pub mod ast;
 pub mod cost;

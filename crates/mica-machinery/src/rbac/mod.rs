@@ -7,6 +7,7 @@ mod policy;
 
 use serde_json::{Value, json};
 
+use crate::access::Selectors;
 use crate::field::quote;
 use crate::object;
 
@@ -27,10 +28,13 @@ pub enum Asked<'a> {
 pub struct Action<'a> {
     pub verb: &'a str,
     pub group: &'a str,
+    pub version: &'a str,
     pub resource: &'a str,
     pub subresource: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
+    /// What narrows a list, a watch or a deletecollection. Roles do not look at it.
+    pub selectors: Option<&'a Selectors>,
 }
 
 impl Action<'_> {
@@ -158,7 +162,7 @@ mod tests {
             resource,
             subresource,
             name,
-            namespace: "",
+            ..Action::default()
         })
     }
 
@@ -216,6 +220,7 @@ mod tests {
             subresource: "scale",
             namespace: "n",
             name: "d",
+            ..Action::default()
         };
         assert_eq!(
             action.describe(),

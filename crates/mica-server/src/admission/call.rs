@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mica_api::PlaneId;
 use mica_machinery::admission::{FailurePolicy, Input, Inputs, Objects, Response, SideEffects};
 use mica_machinery::codec::text::quote;
 use mica_machinery::{admission, patch};
@@ -14,7 +15,8 @@ use super::gate::Gate;
 use super::metric::Type;
 use super::mutate::Mutating;
 use super::view::{patched, tree};
-use super::{Hook, Set};
+use super::{Home, Hook, Set};
+use crate::authz::parent;
 use crate::egress::{Call, Repeat, Tenant};
 use crate::error::ApiError;
 use crate::scheme::Served;
@@ -39,25 +41,26 @@ struct Sent {
 
 impl Gate<'_> {
     /// Asks every mutating webhook that the request meets, one after the other.
-    pub(super) async fn ask_mutating(&self, set: &Set, state: &mut Mutating<'_>) -> Result<(), ApiError> {
+    pub(super) async fn ask_mutating(&self, home: Home, set: &Set, state: &mut Mutating<'_>) -> Result<(), ApiError> {
         let again = state.is_again();
-        if again && state.hooks.changed_since(state.object.as_ref()) {
-            state.hooks.require_again();
+        let left = state.object.clone();
+        if again && state.hooks(home).changed_since(left.as_ref()) {
+            state.hooks(home).require_again();
         }
         let hooks = set.mutating_hooks.iter().flat_map(|hooks| &hooks.0);
         for (index, hook) in hooks.enumerate() {
-            let Some(face) = self.meets(hook, state.objects()).await? else {
+            let Some(face) = self.meets(home, hook, state.objects()).await? else {
                 continue;
             };
-            if again && !state.hooks.is_wanted(&hook.rules.id) {
+            if state.skips(home, |stage| stage.hooks.is_wanted(&hook.rules.id)) {
                 continue;
             }
             let place = format!("round_{}_index_{index}", u8::from(again));
-            let changed = match self.ask_one_mutating(hook, &face, state, &place).await {
+            let changed = match self.ask_one_mutating((home, hook), &face, state, &place).await {
                 Ok(changed) => changed,
                 Err(Unsaid::Refused(error)) => return Err(error),
                 Err(Unsaid::Failed(why)) => {
-                    self.failed(hook, Type::Admit, &why, &place)?;
+                    self.failed((home, hook), Type::Admit, &why, &place)?;
                     false
                 }
             };
@@ -67,27 +70,28 @@ impl Gate<'_> {
                     .to_string(),
             );
             if changed {
-                state.hooks.require_again();
+                state.hooks(home).require_again();
                 state.changed = true;
             }
             if hook.rules.reinvocation == admission::Reinvocation::IfNeeded {
-                state.hooks.add(&hook.rules.id);
+                state.hooks(home).add(&hook.rules.id);
             }
         }
-        state.hooks.leave(state.object.as_ref());
+        let left = state.object.clone();
+        state.hooks(home).leave(left.as_ref());
         Ok(())
     }
 
     /// Whether the object was changed.
     async fn ask_one_mutating(
         &self,
-        hook: &Hook,
+        (home, hook): (Home, &Hook),
         face: &Served,
         state: &mut Mutating<'_>,
         place: &str,
     ) -> Result<bool, Unsaid> {
-        let sent = self.sent(face, state.objects()).await.map_err(Unsaid::Refused)?;
-        let response = self.ask(hook, Type::Admit, &sent).await?;
+        let sent = self.sent(home, face, state.objects()).await.map_err(Unsaid::Refused)?;
+        let response = self.ask((home, hook), Type::Admit, &sent).await?;
         if response.patch.is_empty() {
             return Ok(false);
         }
@@ -128,28 +132,28 @@ impl Gate<'_> {
     }
 
     /// Asks every validating webhook that the request meets, all at once.
-    pub(super) async fn ask_validating(&self, set: &Set, objects: Objects<'_>) -> Result<(), ApiError> {
+    pub(super) async fn ask_validating(&self, home: Home, set: &Set, objects: Objects<'_>) -> Result<(), ApiError> {
         let mut calls = Vec::new();
         let hooks = set.validating_hooks.iter().flat_map(|hooks| &hooks.0);
         let mut seen: Vec<(Arc<Served>, Arc<Sent>)> = Vec::new();
         for hook in hooks {
-            let Some(face) = self.meets(hook, objects).await? else {
+            let Some(face) = self.meets(home, hook, objects).await? else {
                 continue;
             };
             let sent = match seen.iter().find(|(known, _)| Arc::ptr_eq(known, &face)) {
                 Some((_, sent)) => sent.clone(),
                 None => {
-                    let sent = Arc::new(self.sent(&face, objects).await?);
+                    let sent = Arc::new(self.sent(home, &face, objects).await?);
                     seen.push((face, sent.clone()));
                     sent
                 }
             };
             let place = format!("round_0_index_{}", calls.len());
             calls.push(async move {
-                match self.ask(hook, Type::Validating, &sent).await {
+                match self.ask((home, hook), Type::Validating, &sent).await {
                     Ok(_) => Ok(()),
                     Err(Unsaid::Refused(error)) => Err(error),
-                    Err(Unsaid::Failed(why)) => self.failed(hook, Type::Validating, &why, &place),
+                    Err(Unsaid::Failed(why)) => self.failed((home, hook), Type::Validating, &why, &place),
                 }
             });
         }
@@ -158,7 +162,7 @@ impl Gate<'_> {
     }
 
     /// The resource as which a request meets a webhook, its conditions included.
-    async fn meets(&self, hook: &Hook, objects: Objects<'_>) -> Result<Option<Arc<Served>>, ApiError> {
+    async fn meets(&self, home: Home, hook: &Hook, objects: Objects<'_>) -> Result<Option<Arc<Served>>, ApiError> {
         let matched = self.matches(&hook.rules.criteria, objects).await?;
         let Some(face) = matched.map_err(|problem| self.unmatched(problem))? else {
             return Ok(None);
@@ -166,7 +170,7 @@ impl Gate<'_> {
         if hook.rules.conditions.is_empty() {
             return Ok(Some(face));
         }
-        let sent = self.sent(&face, objects).await?;
+        let sent = self.sent(home, &face, objects).await?;
         let object = sent.object.as_deref().map(tree).transpose()?;
         let old = sent.old.as_deref().map(tree).transpose()?;
         let request = Value::Object(sent.request);
@@ -178,9 +182,10 @@ impl Gate<'_> {
             params: None,
         };
         let holds = self
-            .permitted(|permits| {
+            .permitted(|permits, effort| {
                 self.with_attributes(objects, |attributes| {
-                    hook.rules.holds(&Input::new(inputs, attributes, permits))
+                    hook.rules
+                        .holds(&Input::new(inputs, attributes, permits).within(effort))
                 })
             })
             .await?;
@@ -195,8 +200,8 @@ impl Gate<'_> {
         }
     }
 
-    async fn sent(&self, face: &Served, objects: Objects<'_>) -> Result<Sent, ApiError> {
-        let request = self.request(face, objects);
+    async fn sent(&self, home: Home, face: &Served, objects: Objects<'_>) -> Result<Sent, ApiError> {
+        let request = self.request(home, face, objects);
         let json = async |held: Option<&Value>| match held {
             Some(held) => self.json(face, held).await.map(Some),
             None => Ok(None),
@@ -208,8 +213,19 @@ impl Gate<'_> {
         })
     }
 
-    /// The review's request, in the version of `face`.
-    pub(super) fn request(&self, face: &Served, objects: Objects<'_>) -> Map<String, Value> {
+    /// The review's request, in the version of `face`. The platform is told the plane, with the user.
+    pub(super) fn request(&self, home: Home, face: &Served, objects: Objects<'_>) -> Map<String, Value> {
+        let mut request = self.request_of(face, objects);
+        if home == Home::Platform
+            && let Some(user) = request.get_mut("userInfo")
+        {
+            let plane = &self.grant.target.plane.name;
+            user["extra"][parent::PLANE] = json!([plane]);
+        }
+        request
+    }
+
+    fn request_of(&self, face: &Served, objects: Objects<'_>) -> Map<String, Value> {
         self.with_attributes(objects, |attributes| {
             let mut faces = attributes.equivalents.iter().copied();
             let matched =
@@ -218,9 +234,9 @@ impl Gate<'_> {
         })
     }
 
-    async fn ask(&self, hook: &Hook, of: Type, sent: &Sent) -> Result<Response, Unsaid> {
+    async fn ask(&self, (home, hook): (Home, &Hook), of: Type, sent: &Sent) -> Result<Response, Unsaid> {
         let started = Instant::now();
-        let answer = self.ask_now(hook, of, sent).await;
+        let answer = self.ask_now(home, hook, of, sent).await;
         let rejected = match &answer {
             Ok(_) => false,
             Err(Unsaid::Failed(_)) => hook.rules.failure_policy == FailurePolicy::Fail,
@@ -233,7 +249,7 @@ impl Gate<'_> {
         answer
     }
 
-    async fn ask_now(&self, hook: &Hook, of: Type, sent: &Sent) -> Result<Response, Unsaid> {
+    async fn ask_now(&self, home: Home, hook: &Hook, of: Type, sent: &Sent) -> Result<Response, Unsaid> {
         let name = &hook.rules.name;
         if self.dry_run && hook.rules.side_effects != SideEffects::None {
             let why = format!("admission webhook {} does not support dry run", quote(name));
@@ -249,7 +265,10 @@ impl Gate<'_> {
         let (object, old) = (sent.object.as_deref(), sent.old.as_deref());
         let body = admission::review(version, &uid, &sent.request, object, old);
         let call = Call {
-            tenant: Tenant::of(self.grant.target.plane.id),
+            tenant: match home {
+                Home::Plane => Tenant::of(self.grant.target.plane.id),
+                Home::Platform => Tenant::of_user(PlaneId::ROOT, self.grant.target.plane.id),
+            },
             to: client,
             timeout: Duration::from_secs(hook.rules.timeout_seconds),
             max_reply: MAX_REPLY,
@@ -272,9 +291,9 @@ impl Gate<'_> {
     }
 
     /// What a webhook that failed means for the request.
-    fn failed(&self, hook: &Hook, of: Type, why: &str, place: &str) -> Result<(), ApiError> {
+    fn failed(&self, (home, hook): (Home, &Hook), of: Type, why: &str, place: &str) -> Result<(), ApiError> {
         let name = &hook.rules.name;
-        let why = format!("failed calling webhook {}: {why}", quote(name));
+        let why = format!("failed calling {}webhook {}: {why}", home.named(), quote(name));
         if hook.rules.failure_policy == FailurePolicy::Fail {
             return Err(ApiError::internal(&why));
         }

@@ -16,11 +16,11 @@ use tokio::sync::OnceCell;
 use super::permit::Permits;
 pub(crate) use super::view::Subject;
 use super::view::tree;
-use super::{Admissions, Set};
+use super::{Admissions, Home, Set};
 use crate::authz::Grant;
 use crate::error::ApiError;
 use crate::options::{DryRun, WriteOptions};
-use crate::plane::State;
+use crate::plane::{Plane, State};
 use crate::registry::{Registry, stored_value};
 use crate::scheme::Served;
 
@@ -38,7 +38,8 @@ pub(crate) struct Gate<'a> {
     pub(super) registry: &'a Registry,
     pub(super) grant: &'a Grant,
     pub(super) subject: Subject<'a>,
-    pub(super) set: Option<Arc<Set>>,
+    /// Who is asked, in order.
+    pub(super) sets: Vec<(Home, Arc<Set>)>,
     pub(super) operation: Operation,
     pub(super) dry_run: bool,
     pub(super) permits: Permits,
@@ -58,12 +59,11 @@ impl<'a> Gate<'a> {
         asked: Doing<'_>,
         subject: Subject<'a>,
     ) -> Result<Self, ApiError> {
-        let set = match registry.admission() {
-            Some(admission) if meets(grant) => Some(admission.of(&grant.target.plane).await?),
-            _ => None,
+        let sets = match registry.admission() {
+            Some(admission) if meets(grant) => admission.of(&grant.target.plane).await?,
+            _ => Vec::new(),
         };
-        let set = set.filter(|set| !set.is_empty());
-        let configured = set.is_some();
+        let configured = !sets.is_empty();
         let (operation, dry_run) = match asked {
             Doing::Create(options) => (Operation::Create, options.dry_run == DryRun::All),
             Doing::Update(options) => (Operation::Update, options.dry_run == DryRun::All),
@@ -74,7 +74,7 @@ impl<'a> Gate<'a> {
             registry,
             grant,
             subject,
-            set,
+            sets,
             operation,
             dry_run,
             permits: Permits::default(),
@@ -92,7 +92,7 @@ impl<'a> Gate<'a> {
 
     /// Whether anything is configured that may be asked.
     pub(crate) fn is_open(&self) -> bool {
-        self.set.is_none()
+        self.sets.is_empty()
     }
 
     pub(super) fn warn(&self, text: String) {
@@ -109,23 +109,28 @@ impl<'a> Gate<'a> {
         if let Some(object) = &mut object {
             self.plug_in(object).await?;
         }
-        let Some(set) = &self.set else { return Ok(object) };
-        let mutated = Box::pin(self.run_mutation(set, object, old)).await;
+        if self.sets.is_empty() {
+            return Ok(object);
+        }
+        let mutated = Box::pin(self.run_mutation(object, old)).await;
         mutated.map_err(|error| error.warned(&self.take_warnings()))
     }
 
     /// Refuses what may not be stored.
     pub(crate) async fn validate(&self, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
         self.check_plugins(object, old).await?;
-        let Some(set) = &self.set else { return Ok(()) };
         let objects = Objects { object, old };
-        let validated = async {
-            Box::pin(self.judge(set, objects)).await?;
-            Box::pin(self.ask_validating(set, objects)).await
-        };
-        validated
-            .await
-            .map_err(|error: ApiError| error.warned(&self.take_warnings()))
+        // The platform's no is the one to be told.
+        for (home, set) in self.sets.iter().rev() {
+            let validated = async {
+                Box::pin(self.judge(*home, set, objects)).await?;
+                Box::pin(self.ask_validating(*home, set, objects)).await
+            };
+            validated
+                .await
+                .map_err(|error: ApiError| error.warned(&self.take_warnings()))?;
+        }
+        Ok(())
     }
 
     /// The name that the request is about.
@@ -255,6 +260,14 @@ impl<'a> Gate<'a> {
                 ApiError::not_found(&namespaces, &name)
             }
             Problem::Selector(why) => ApiError::internal(&why),
+        }
+    }
+
+    /// The plane that a configuration is of.
+    pub(super) fn home(&self, home: Home) -> Arc<Plane> {
+        match home {
+            Home::Plane => self.grant.target.plane.clone(),
+            Home::Platform => self.registry.authorizer().root(),
         }
     }
 

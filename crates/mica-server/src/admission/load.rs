@@ -1,5 +1,6 @@
 //! A plane's configuration, read from the store and compiled: once for everybody who has the same.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mica_api::GroupResource;
@@ -12,8 +13,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::{
-    CONFIGURATION, GROUP, Hook, Hooks, MUTATING_BINDINGS, MUTATING_HOOKS, MUTATING_POLICIES, QUOTAS, Quotas, Set,
-    VALIDATING_BINDINGS, VALIDATING_HOOKS, VALIDATING_POLICIES,
+    CONFIGURATION, GROUP, Hook, Hooks, MUTATING_BINDINGS, MUTATING_HOOKS, MUTATING_POLICIES, PLANE_CLASSES, QUOTAS,
+    Quotas, Set, VALIDATING_BINDINGS, VALIDATING_HOOKS, VALIDATING_POLICIES,
 };
 use crate::custom::Weakly;
 use crate::egress::ClientConfig;
@@ -57,10 +58,47 @@ impl Default for Shared {
 /// What counts of an object of the configuration; all else of it is not looked at.
 #[derive(Deserialize)]
 struct Said<'a> {
+    #[serde(default)]
+    metadata: Metadata,
     #[serde(borrow)]
     webhooks: Option<&'a RawValue>,
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+struct Metadata {
+    #[serde(default)]
+    annotations: HashMap<String, String>,
+}
+
+/// Which objects of a plane's configuration are wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'c> {
+    /// All: no annotation means anything in a plane.
+    Own,
+    /// Root's own.
+    Root,
+    /// Those of root that are for planes of a class.
+    Class(&'c str),
+}
+
+impl Wanted<'_> {
+    fn has(self, plural: &str, said: &Said<'_>) -> bool {
+        // Policies do what their bindings say.
+        if matches!(plural, MUTATING_POLICIES | VALIDATING_POLICIES) {
+            return true;
+        }
+        let classes = said.metadata.annotations.get(PLANE_CLASSES);
+        match self {
+            Self::Own => true,
+            Self::Root => classes.is_none(),
+            Self::Class(class) => classes.is_some_and(|classes| {
+                let mut named = classes.split(',').map(str::trim);
+                named.any(|one| one == "*" || one == class)
+            }),
+        }
+    }
 }
 
 /// One object of the configuration.
@@ -73,8 +111,13 @@ struct Read {
 
 impl Shared {
     /// The plane's set; `None` if nothing is configured.
-    pub(super) async fn load(&self, store: &dyn Store, plane: &Plane) -> Result<Option<Arc<Set>>, ApiError> {
-        let reads = CONFIGURATION.map(|plural| read(store, plane, plural));
+    pub(super) async fn load(
+        &self,
+        store: &dyn Store,
+        plane: &Plane,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Arc<Set>>, ApiError> {
+        let reads = CONFIGURATION.map(|plural| read(store, plane, plural, wanted));
         let objects: Vec<Read> = futures::future::try_join_all(reads)
             .await?
             .into_iter()
@@ -104,7 +147,12 @@ impl Shared {
 }
 
 /// Every object of one of the resources, in the order of their names.
-async fn read(store: &dyn Store, plane: &Plane, plural: &'static str) -> Result<Vec<Read>, ApiError> {
+async fn read(
+    store: &dyn Store,
+    plane: &Plane,
+    plural: &'static str,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Read>, ApiError> {
     let range = plane.keys.resource(&GroupResource::new(GROUP, plural));
     let mut objects = Vec::new();
     let mut pages = Pages::new(store, &range, PAGE);
@@ -115,6 +163,9 @@ async fn read(store: &dyn Store, plane: &Plane, plural: &'static str) -> Result<
                 continue;
             };
             let said: Said<'_> = serde_json::from_slice(stored.json()).map_err(damaged)?;
+            if !wanted.has(plural, &said) {
+                continue;
+            }
             let said = said.webhooks.or(said.spec).map_or("null", RawValue::get).to_owned();
             let name = key.name().to_owned();
             let mut hasher = Sha256::new();
@@ -183,10 +234,10 @@ fn compile(parts: &Parts, objects: &[Read]) -> Result<Set, ApiError> {
         of.cloned().collect()
     };
     for (policy, bindings) in &mut set.mutating_policies {
-        *bindings = bound(&of_mutating, &policy.name);
+        *bindings = bound(&of_mutating, &policy.frame.name);
     }
     for (policy, bindings) in &mut set.validating_policies {
-        *bindings = bound(&of_validating, &policy.name);
+        *bindings = bound(&of_validating, &policy.frame.name);
     }
     set.mutating_policies.retain(|(_, bindings)| !bindings.is_empty());
     set.validating_policies.retain(|(_, bindings)| !bindings.is_empty());

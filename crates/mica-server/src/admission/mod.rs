@@ -11,17 +11,22 @@ mod gate;
 mod load;
 mod metric;
 mod mutate;
+mod owner;
 mod param;
 mod permit;
 mod plugin;
 mod policy;
+mod security;
+mod switch;
 mod view;
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::admission::{Binding, MutatingPolicy, ValidatingPolicy, Webhook};
 use mica_store::{Change, Event, Store};
+use tokio::sync::Semaphore;
 
 use crate::authz::Authorizer;
 use crate::custom::Definitions;
@@ -30,10 +35,12 @@ use crate::error::ApiError;
 use crate::metrics;
 use crate::plane::Plane;
 use crate::plane::cache::Followed;
+use crate::plane::class::Class;
 pub(crate) use gate::{Doing, Gate, Subject};
-use load::Shared;
+use load::{Shared, Wanted};
 use metric::AdmissionMetrics;
 pub use plugin::PodAccounts;
+pub use switch::{Plugin, Plugins};
 
 /// Planes whose configuration is kept loaded. An entry is a pointer.
 const CACHED_PLANES: usize = 10_000;
@@ -54,6 +61,29 @@ const CONFIGURATION: [&str; 6] = [
     VALIDATING_POLICIES,
     VALIDATING_BINDINGS,
 ];
+
+/// Whose configuration is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Home {
+    /// The plane's own.
+    Plane,
+    /// Root's for planes of a class: tenants neither see nor change it.
+    Platform,
+}
+
+impl Home {
+    /// Before what is told of a policy or a webhook.
+    pub(super) fn named(self) -> &'static str {
+        match self {
+            Self::Plane => "",
+            Self::Platform => "platform ",
+        }
+    }
+}
+
+/// Which planes' requests an object of root's configuration is asked about: `*`, or names of classes with commas between.
+/// What has it is not asked about root's own.
+const PLANE_CLASSES: &str = "mica.dev/plane-classes";
 
 /// What one plane, and every plane like it, is configured with. In the order in which it is asked.
 #[derive(Debug, Default)]
@@ -77,6 +107,9 @@ impl Set {
 #[derive(Clone, Debug)]
 struct Loaded {
     set: Arc<Set>,
+    /// What root has for planes of its class.
+    platform: Arc<Set>,
+    class: Arc<Class>,
     quotas: Quotas,
 }
 
@@ -108,6 +141,8 @@ pub struct Admissions {
     shared: Shared,
     empty: Arc<Set>,
     metrics: AdmissionMetrics,
+    /// Turns for evaluations that take a processor for long.
+    heavy: Semaphore,
 }
 
 impl Admissions {
@@ -127,12 +162,15 @@ impl Admissions {
             shared: Shared::default(),
             empty: Arc::default(),
             metrics: AdmissionMetrics::new(metrics),
+            heavy: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
         }
     }
 
-    /// What a plane is configured with.
-    async fn of(&self, plane: &Plane) -> Result<Arc<Set>, ApiError> {
-        Ok(self.loaded(plane).await?.set)
+    /// What is asked about a plane's requests, in the order in which it is asked: the platform has the last word.
+    async fn of(&self, plane: &Plane) -> Result<Vec<(Home, Arc<Set>)>, ApiError> {
+        let loaded = self.loaded(plane).await?;
+        let both = [(Home::Plane, loaded.set), (Home::Platform, loaded.platform)];
+        Ok(both.into_iter().filter(|(_, set)| !set.is_empty()).collect())
     }
 
     /// Whether any namespace of a plane has a quota.
@@ -143,22 +181,59 @@ impl Admissions {
     async fn loaded(&self, plane: &Plane) -> Result<Loaded, ApiError> {
         // Mostly it is known: that must not cost the room of a load.
         if let Some(loaded) = self.planes.peek(plane.id.as_str()) {
-            return Ok(loaded);
+            if loaded.class.name == plane.class.name {
+                return Ok(loaded);
+            }
+            // The plane went to another class.
+            self.forget(plane.id);
         }
-        let loaded = self.planes.get(plane.id.as_str(), async {
-            let (set, quotas) = futures::try_join!(
-                Box::pin(self.shared.load(&*self.store, plane)),
-                Box::pin(load::quotas(&*self.store, plane))
-            )?;
-            let set = set.unwrap_or_else(|| self.empty.clone());
-            Ok::<_, ApiError>(Some(Loaded { set, quotas }))
-        });
-        Ok(loaded.await?.expect("a load gives something"))
+        let loaded = self.planes.get(plane.id.as_str(), self.load(plane)).await?;
+        match loaded {
+            Some(loaded) if loaded.class.name == plane.class.name => Ok(loaded),
+            _ => Ok(self.load(plane).await?.expect("a load gives something")),
+        }
     }
 
-    /// Forgets what is loaded of a plane.
+    async fn load(&self, plane: &Plane) -> Result<Option<Loaded>, ApiError> {
+        let of = if plane.is_root() { Wanted::Root } else { Wanted::Own };
+        let (set, quotas) = futures::try_join!(
+            Box::pin(self.shared.load(&*self.store, plane, of)),
+            Box::pin(load::quotas(&*self.store, plane))
+        )?;
+        Ok(Some(Loaded {
+            set: set.unwrap_or_else(|| self.empty.clone()),
+            platform: match plane.is_root() {
+                true => self.empty.clone(),
+                false => self.platform(&plane.class).await?,
+            },
+            class: plane.class.clone(),
+            quotas,
+        }))
+    }
+
+    /// What root has for planes of a class. Kept beside what planes have: names of planes' ids hold no slash.
+    async fn platform(&self, class: &Arc<Class>) -> Result<Arc<Set>, ApiError> {
+        let root = self.authorizer.root();
+        let load = async {
+            let wanted = Wanted::Class(&class.name);
+            let set = Box::pin(self.shared.load(&*self.store, &root, wanted)).await?;
+            Ok::<_, ApiError>(Some(Loaded {
+                set: set.unwrap_or_else(|| self.empty.clone()),
+                platform: self.empty.clone(),
+                class: class.clone(),
+                quotas: Quotas::None,
+            }))
+        };
+        let loaded = self.planes.get(&format!("class/{}", class.name), load).await?;
+        Ok(loaded.expect("a load gives something").set)
+    }
+
+    /// Forgets what is loaded of a plane. What root has may be all planes'.
     pub fn forget(&self, plane: PlaneId) {
-        self.planes.forget(plane.as_str());
+        match plane {
+            PlaneId::ROOT => self.planes.forget_all(),
+            plane => self.planes.forget(plane.as_str()),
+        }
     }
 
     /// Whether writes of a resource may change what is known of planes.

@@ -10,10 +10,10 @@ use mica_machinery::patch::PatchError;
 use mica_machinery::{admission, managed, object};
 use serde_json::Value;
 
-use super::Set;
 use super::gate::Gate;
 use super::policy::PolicyError;
 use super::view::{Subject, patched, tree};
+use super::{Home, Set};
 use crate::error::ApiError;
 use crate::scheme::Served;
 
@@ -24,8 +24,8 @@ const TEST_FAILED: &str = "test failed";
 pub(super) struct Mutating<'o> {
     pub object: Option<Value>,
     pub old: Option<&'o Value>,
-    pub hooks: Again,
-    policies: Again,
+    own: Stage,
+    platform: Stage,
     /// Whether something must be asked again.
     pub changed: bool,
     again: bool,
@@ -42,6 +42,37 @@ impl Mutating<'_> {
     pub(super) fn is_again(&self) -> bool {
         self.again
     }
+
+    fn of(&self, home: Home) -> &Stage {
+        match home {
+            Home::Plane => &self.own,
+            Home::Platform => &self.platform,
+        }
+    }
+
+    fn at(&mut self, home: Home) -> &mut Stage {
+        match home {
+            Home::Plane => &mut self.own,
+            Home::Platform => &mut self.platform,
+        }
+    }
+
+    /// Who of a home's webhooks is asked again.
+    pub(super) fn hooks(&mut self, home: Home) -> &mut Again {
+        &mut self.at(home).hooks
+    }
+
+    /// Whether somebody is left out when it is asked again. The platform has the last word, whatever was changed before it.
+    pub(super) fn skips(&self, home: Home, who: impl FnOnce(&Stage) -> bool) -> bool {
+        self.again && home == Home::Plane && !who(self.of(home))
+    }
+}
+
+/// Who of a home is asked again.
+#[derive(Default)]
+pub(super) struct Stage {
+    pub hooks: Again,
+    policies: Again,
 }
 
 /// Who is asked again.
@@ -78,6 +109,7 @@ impl Again {
 
 /// A policy that applies to the request, with one parameter.
 struct Invocation<'s> {
+    home: Home,
     policy: &'s MutatingPolicy,
     binding: &'s Binding,
     face: Arc<Served>,
@@ -85,19 +117,30 @@ struct Invocation<'s> {
 }
 
 impl Invocation<'_> {
+    fn failed(&self, why: &str) -> PolicyError {
+        let (whose, name, binding) = (self.home.named(), &self.policy.frame.name, &self.binding.name);
+        PolicyError {
+            message: format!("{whose}policy '{name}' with binding '{binding}' denied request: {why}"),
+            reason: "Invalid",
+            policy: self.policy.frame.failure_policy,
+        }
+    }
+
     fn id(&self) -> String {
         let param = self
             .param
             .as_ref()
             .map_or(("", ""), |param| (object::namespace(param), object::name(param)));
-        format!("{}\0{}\0{}\0{}", self.policy.name, self.binding.name, param.0, param.1)
+        format!(
+            "{}\0{}\0{}\0{}",
+            self.policy.frame.name, self.binding.name, param.0, param.1
+        )
     }
 }
 
 impl Gate<'_> {
     pub(super) async fn run_mutation(
         &self,
-        set: &Set,
         object: Option<Value>,
         old: Option<&Value>,
     ) -> Result<Option<Value>, ApiError> {
@@ -107,18 +150,18 @@ impl Gate<'_> {
         let mut state = Mutating {
             object,
             old,
-            hooks: Again::default(),
-            policies: Again::default(),
+            own: Stage::default(),
+            platform: Stage::default(),
             changed: false,
             again: false,
         };
-        self.pass(set, &mut state).await?;
+        self.pass(&mut state).await?;
         if state.changed {
             state.again = true;
             if let Some(object) = &mut state.object {
                 self.plug_in(object).await?;
             }
-            self.pass(set, &mut state).await?;
+            self.pass(&mut state).await?;
         }
         if let (Some(object), Some(managers)) = (&mut state.object, managers) {
             self.keep_managers(object, managers);
@@ -126,9 +169,12 @@ impl Gate<'_> {
         Ok(state.object)
     }
 
-    async fn pass(&self, set: &Set, state: &mut Mutating<'_>) -> Result<(), ApiError> {
-        self.apply_policies(set, state).await?;
-        self.ask_mutating(set, state).await
+    async fn pass(&self, state: &mut Mutating<'_>) -> Result<(), ApiError> {
+        for (home, set) in &self.sets {
+            self.apply_policies(*home, set, state).await?;
+            self.ask_mutating(*home, set, state).await?;
+        }
+        Ok(())
     }
 
     /// Takes back managed fields that nobody can read.
@@ -146,23 +192,24 @@ impl Gate<'_> {
         }
     }
 
-    async fn apply_policies(&self, set: &Set, state: &mut Mutating<'_>) -> Result<(), ApiError> {
+    async fn apply_policies(&self, home: Home, set: &Set, state: &mut Mutating<'_>) -> Result<(), ApiError> {
         let served = &self.grant.target.served;
         let judged = !admission::is_unjudged(served.group(), served.plural());
         if set.mutating_policies.is_empty() || self.operation == admission::Operation::Delete || !judged {
             return Ok(());
         }
         let mut errors: Vec<PolicyError> = Vec::new();
-        let invocations = self.invocations(set, state.objects(), &mut errors).await?;
+        let invocations = self.invocations(home, set, state.objects(), &mut errors).await?;
         if !invocations.is_empty() {
-            if state.again && state.policies.changed_since(state.object.as_ref()) {
-                state.policies.require_again();
+            if state.again && state.of(home).policies.changed_since(state.object.as_ref()) {
+                state.at(home).policies.require_again();
             }
             let namespace = self.namespace_for_policies(state.objects()).await?;
             for invocation in &invocations {
                 self.invoke(invocation, state, namespace.as_ref(), &mut errors).await?;
             }
-            state.policies.leave(state.object.as_ref());
+            let left = state.object.clone();
+            state.at(home).policies.leave(left.as_ref());
         }
         errors.retain(|error| error.policy == FailurePolicy::Fail);
         match errors.first() {
@@ -173,41 +220,32 @@ impl Gate<'_> {
 
     async fn invocations<'s>(
         &self,
+        home: Home,
         set: &'s Set,
         objects: Objects<'_>,
         errors: &mut Vec<PolicyError>,
     ) -> Result<Vec<Invocation<'s>>, ApiError> {
         let mut invocations = Vec::new();
         for (policy, bindings) in &set.mutating_policies {
-            let (name, fails) = (policy.name.as_str(), policy.failure_policy);
-            let Some(criteria) = &policy.criteria else { continue };
-            let face = match self.matches(criteria, objects).await? {
-                Ok(Some(face)) => face,
+            let (name, fails) = (policy.frame.name.as_str(), policy.frame.failure_policy);
+            let (face, resource) = match self.met(home, &policy.frame, objects).await? {
+                Ok(Some(met)) => met,
                 Ok(None) => continue,
-                Err(problem) => {
-                    errors.push(PolicyError::of_policy(name, fails, &problem.to_string()));
+                Err(why) => {
+                    errors.push(PolicyError::of_policy(home, name, fails, &why));
                     continue;
                 }
-            };
-            let resource = match &policy.param_kind {
-                Some(kind) => match self.param_resource(kind).await? {
-                    Some(resource) => Some(resource),
-                    None => {
-                        errors.push(PolicyError::of_policy(name, fails, &kind.missing()));
-                        continue;
-                    }
-                },
-                None => None,
             };
             for binding in bindings {
                 match self.bound_params(binding, resource.as_ref(), objects).await? {
                     Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
+                        home,
                         policy,
                         binding,
                         face: face.clone(),
                         param,
                     })),
-                    Err(why) => errors.push(PolicyError::of_binding(name, &binding.name, fails, &why)),
+                    Err(why) => errors.push(PolicyError::of_binding(home, name, &binding.name, fails, &why)),
                 }
             }
         }
@@ -221,18 +259,11 @@ impl Gate<'_> {
         namespace: Option<&Value>,
         errors: &mut Vec<PolicyError>,
     ) -> Result<(), ApiError> {
-        let (policy, binding) = (invocation.policy, invocation.binding);
+        let (home, policy) = (invocation.home, invocation.policy);
         let Some(before) = state.object.clone() else {
             return Ok(());
         };
-        let failed = |why: String| PolicyError {
-            message: format!(
-                "policy '{}' with binding '{}' denied request: {why}",
-                policy.name, binding.name
-            ),
-            reason: "Invalid",
-            policy: policy.failure_policy,
-        };
+        let failed = |why: String| invocation.failed(&why);
         let mut first = true;
         for mutation in &policy.mutations {
             let face = &*invocation.face;
@@ -243,7 +274,7 @@ impl Gate<'_> {
                 Some(old) => Some(tree(&self.json(face, old).await?)?),
                 None => None,
             };
-            let request = Value::Object(self.request(face, objects));
+            let request = Value::Object(self.request(home, face, objects));
             let inputs = Inputs {
                 object: Some(&object),
                 old: old.as_ref(),
@@ -252,15 +283,15 @@ impl Gate<'_> {
                 params: invocation.param.as_ref(),
             };
             let wanted = self
-                .permitted(|permits| {
+                .permitted(|permits, effort| {
                     self.with_attributes(objects, |attributes| {
-                        let input = Input::new(inputs, attributes, permits);
+                        let input = Input::new(inputs, attributes, permits).within(effort);
                         // Conditions are those of the object before the first mutation.
-                        if first && !policy.applies(&input)? {
+                        if first && !policy.frame.applies(&input)? {
                             return Ok(None);
                         }
-                        let skipped = state.again && !state.policies.is_wanted(&invocation.id());
-                        if first && skipped {
+                        let wanted = |stage: &Stage| stage.policies.is_wanted(&invocation.id());
+                        if first && state.skips(home, wanted) {
                             return Ok(None);
                         }
                         policy.patch(mutation, &input).map(Some)
@@ -286,11 +317,11 @@ impl Gate<'_> {
             }
         }
         if state.object.as_ref() != Some(&before) {
-            state.policies.require_again();
+            state.at(home).policies.require_again();
             state.changed = true;
         }
         if policy.reinvocation == Reinvocation::IfNeeded {
-            state.policies.add(&invocation.id());
+            state.at(home).policies.add(&invocation.id());
         }
         Ok(())
     }

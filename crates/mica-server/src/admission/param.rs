@@ -5,10 +5,12 @@ use std::sync::Arc;
 use mica_machinery::admission::{Binding, ParamKind, ParamScope, WantedParams};
 use serde_json::Value;
 
+use super::Home;
 use super::gate::Gate;
 use super::view::tree;
 use crate::custom::Definition;
 use crate::error::ApiError;
+use crate::plane::Plane;
 use crate::registry::{Extent, Scan, served_value};
 use crate::scheme::Served;
 
@@ -17,19 +19,28 @@ const MAX_PARAMS: usize = 1000;
 
 /// The resource that parameters are objects of.
 pub(super) struct ParamResource {
+    /// Where they are.
+    plane: Arc<Plane>,
     served: Arc<Served>,
     definition: Option<Definition>,
 }
 
+impl ParamResource {
+    pub(super) fn served(&self) -> &Served {
+        &self.served
+    }
+}
+
 impl Gate<'_> {
     /// The resource of a kind; `None` if nothing serves it.
-    pub(super) async fn param_resource(&self, kind: &ParamKind) -> Result<Option<ParamResource>, ApiError> {
-        let plane = &self.grant.target.plane;
+    pub(super) async fn param_resource(&self, home: Home, kind: &ParamKind) -> Result<Option<ParamResource>, ApiError> {
+        let plane = &self.home(home);
         let (group, version) = kind.group_version();
         let mut built_in = plane.scheme.iter();
         let is = |served: &Served| (served.group(), served.version(), served.kind()) == (group, version, &kind.kind);
         if let Some(served) = built_in.find(|served| is(served)) {
             return Ok(Some(ParamResource {
+                plane: plane.clone(),
                 served: served.clone(),
                 definition: None,
             }));
@@ -44,6 +55,7 @@ impl Gate<'_> {
             .find(|served| is(served))
             .and_then(|served| customs.find(group, version, served.plural()));
         Ok(found.map(|(served, definition)| ParamResource {
+            plane: plane.clone(),
             served,
             definition: Some(definition),
         }))
@@ -110,7 +122,7 @@ impl Gate<'_> {
     }
 
     fn param_scan(&self, resource: &ParamResource, extent: &Extent) -> Scan {
-        let (plane, served) = (self.grant.target.plane.clone(), resource.served.clone());
+        let (plane, served) = (resource.plane.clone(), resource.served.clone());
         let scan = Scan::of_plane(self.registry.clone(), plane, served, extent, None, None);
         scan.defined_by(resource.definition.as_ref())
     }

@@ -4,9 +4,11 @@
 
 use mica_machinery::admission::{Operation, limit};
 use mica_machinery::object;
+use mica_machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
+use super::switch::Plugin;
 use crate::authz::{Action, Asked};
 use crate::error::ApiError;
 use crate::registry::{Extent, Scan, stored_value};
@@ -16,6 +18,8 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 const DEFAULT_ACCOUNT: &str = "default";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+/// Where claims named their class before there was a field.
+const OLD_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
 /// Whether new pods get a service account, which must then be there.
@@ -28,7 +32,7 @@ pub enum PodAccounts {
 }
 
 impl Gate<'_> {
-    fn is(&self, group: &str, plural: &str, subresource: &str) -> bool {
+    pub(super) fn is(&self, group: &str, plural: &str, subresource: &str) -> bool {
         let target = &self.grant.target;
         target.served.group() == group && target.served.plural() == plural && target.subresource == subresource
     }
@@ -39,14 +43,17 @@ impl Gate<'_> {
         if self.operation != Operation::Create || !target.subresource.is_empty() {
             return Ok(());
         }
+        let plugins = self.registry.plugins();
         if self.is("", "pods", "") {
-            for range in self.limit_ranges().await? {
-                limit::default_pod(&range, object);
+            if plugins.is_on(Plugin::LimitRanger) {
+                for range in self.limit_ranges().await? {
+                    limit::default_pod(&range, object);
+                }
             }
             self.give_account(object).await?;
         }
         self.registry.admit(target, object).await?;
-        if self.is("networking.k8s.io", "ingresses", "") {
+        if plugins.is_on(Plugin::DefaultIngressClass) && self.is("networking.k8s.io", "ingresses", "") {
             self.give_ingress_class(object).await?;
         }
         Ok(())
@@ -56,15 +63,58 @@ impl Gate<'_> {
     pub(super) async fn check_plugins(&self, new: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
         let Some(new) = new else { return Ok(()) };
         let creates = self.operation == Operation::Create;
-        if (creates && self.is("", "pods", "")) || self.is("", "pods", "resize") {
+        let limited = self.registry.plugins().is_on(Plugin::LimitRanger);
+        if limited && ((creates && self.is("", "pods", "")) || self.is("", "pods", "resize")) {
             self.check_limits(new, old, limit::check_pod).await?;
-        } else if self.is("", "persistentvolumeclaims", "") {
+        } else if limited && self.is("", "persistentvolumeclaims", "") {
             self.check_limits(new, old, limit::check_claim).await?;
         }
+        self.check_security(new, old).await?;
+        self.check_owners(new, old).await?;
+        self.check_resize(new, old).await?;
         self.check_signer(new, old).await
     }
 
-    fn refuse(&self, object: &Value, why: &str) -> ApiError {
+    /// A claim grows only if it is bound, and if its class says that it can.
+    async fn check_resize(&self, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let on = self.registry.plugins().is_on(Plugin::PersistentVolumeClaimResize);
+        let (Some(old), true) = (old, on && self.is("", "persistentvolumeclaims", "")) else {
+            return Ok(());
+        };
+        let size = |claim: &Value| {
+            let text = object::string(claim, &["spec", "resources", "requests", "storage"]);
+            Quantity::parse(text).unwrap_or_else(|_| Quantity::zero())
+        };
+        if size(new).minus(&size(old)).signum() <= 0 {
+            return Ok(());
+        }
+        if object::string(old, &["status", "phase"]) != "Bound" {
+            return Err(self.refuse(new, "Only bound persistent volume claims can be expanded"));
+        }
+        let class = |claim: &Value| {
+            let annotated = object::get(claim, &["metadata", "annotations", OLD_STORAGE_CLASS]).and_then(Value::as_str);
+            let named = annotated.unwrap_or_else(|| object::string(claim, &["spec", "storageClassName"]));
+            named.to_owned()
+        };
+        let (class, before) = (class(new), class(old));
+        let plane = &self.grant.target.plane;
+        let classes = plane.scheme.find("storage.k8s.io", "v1", "storageclasses");
+        let grows = match classes {
+            Some(classes) if !class.is_empty() && class == before => {
+                let stored = self.registry.stored(plane, classes, &class).await?;
+                let stored = stored.map(|stored| stored_value(classes, &stored)).transpose()?;
+                stored.is_some_and(|class| class["allowVolumeExpansion"] == true)
+            }
+            _ => false,
+        };
+        if grows {
+            return Ok(());
+        }
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+        Err(self.refuse(new, why))
+    }
+
+    pub(super) fn refuse(&self, object: &Value, why: &str) -> ApiError {
         ApiError::forbidden(&self.grant.target.served.name, object::name(object), why)
     }
 
@@ -213,7 +263,13 @@ impl Gate<'_> {
             };
             let (user, plane) = (&self.grant.user, &self.grant.target.plane);
             let asked = Asked::Resource(action);
-            if self.registry.authorizer().decide(user, plane, &asked).await?.allowed {
+            if self
+                .registry
+                .authorizer()
+                .decide(user, plane, &asked)
+                .await?
+                .is_allowed()
+            {
                 return Ok(());
             }
         }

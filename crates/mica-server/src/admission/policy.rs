@@ -1,17 +1,20 @@
 //! ValidatingAdmissionPolicies: which of them a request meets, and what their verdicts do.
 
+use std::sync::Arc;
+
 use mica_machinery::admission;
 use mica_machinery::admission::{
-    Action, Binding, FailurePolicy, Input, Inputs, Objects, Problem, ValidatingPolicy, Verdict,
+    Action, Binding, Effort, FailurePolicy, Frame, Input, Inputs, Objects, Problem, ValidatingPolicy, Verdict,
 };
 use serde_json::{Value, json};
 
-use super::Set;
 use super::gate::Gate;
 use super::param::ParamResource;
 use super::permit::Permits;
 use super::view::tree;
+use super::{Home, Set};
 use crate::error::ApiError;
+use crate::scheme::Served;
 
 /// Where failed validations that are only to be audited are told.
 const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -24,19 +27,20 @@ pub(super) struct PolicyError {
 }
 
 impl PolicyError {
-    pub(super) fn of_policy(name: &str, policy: FailurePolicy, why: &str) -> Self {
-        let name = mica_machinery::field::quote(name);
+    pub(super) fn of_policy(home: Home, name: &str, policy: FailurePolicy, why: &str) -> Self {
+        let (whose, name) = (home.named(), mica_machinery::field::quote(name));
         Self {
-            message: format!("policy {name} denied request: failed to configure policy: {why}"),
+            message: format!("{whose}policy {name} denied request: failed to configure policy: {why}"),
             reason: "",
             policy,
         }
     }
 
-    pub(super) fn of_binding(name: &str, binding: &str, policy: FailurePolicy, why: &str) -> Self {
+    pub(super) fn of_binding(home: Home, name: &str, binding: &str, policy: FailurePolicy, why: &str) -> Self {
+        let whose = home.named();
         Self {
             message: format!(
-                "policy '{name}' with binding '{binding}' denied request: failed to configure binding: {why}"
+                "{whose}policy '{name}' with binding '{binding}' denied request: failed to configure binding: {why}"
             ),
             reason: "",
             policy,
@@ -52,7 +56,7 @@ struct Denial {
 
 impl Gate<'_> {
     /// Refuses what validating policies deny.
-    pub(super) async fn judge(&self, set: &Set, objects: Objects<'_>) -> Result<(), ApiError> {
+    pub(super) async fn judge(&self, home: Home, set: &Set, objects: Objects<'_>) -> Result<(), ApiError> {
         let served = &self.grant.target.served;
         if set.validating_policies.is_empty() || admission::is_unjudged(served.group(), served.plural()) {
             return Ok(());
@@ -61,26 +65,15 @@ impl Gate<'_> {
         for (policy, bindings) in &set.validating_policies {
             let unconfigured = |denials: &mut Vec<Denial>, why: &str| {
                 let why = format!("failed to configure policy: {why}");
-                denials.extend(denial(policy, None, why));
+                denials.extend(denial(home, policy, None, why));
             };
-            let Some(criteria) = &policy.criteria else { continue };
-            let face = match self.matches(criteria, objects).await? {
-                Ok(Some(face)) => face,
+            let (face, resource) = match self.met(home, &policy.frame, objects).await? {
+                Ok(Some(met)) => met,
                 Ok(None) => continue,
-                Err(problem) => {
-                    unconfigured(&mut denials, &problem.to_string());
+                Err(why) => {
+                    unconfigured(&mut denials, &why);
                     continue;
                 }
-            };
-            let resource = match &policy.param_kind {
-                Some(kind) => match self.param_resource(kind).await? {
-                    Some(resource) => Some(resource),
-                    None => {
-                        unconfigured(&mut denials, &kind.missing());
-                        continue;
-                    }
-                },
-                None => None,
             };
             let mut judging: Option<Judging> = None;
             let mut annotations: Vec<(String, Vec<String>)> = Vec::new();
@@ -89,21 +82,21 @@ impl Gate<'_> {
                     Ok(params) => params,
                     Err(why) => {
                         let why = format!("failed to configure binding: {why}");
-                        denials.extend(denial(policy, Some(binding), why));
+                        denials.extend(denial(home, policy, Some(binding), why));
                         continue;
                     }
                 };
                 if judging.is_none() && !params.is_empty() {
-                    judging = Some(self.judging(&face, objects).await?);
+                    judging = Some(self.judging(home, &face, objects).await?);
                 }
                 let Some(judging) = &judging else { continue };
                 for param in &params {
                     let verdict = self.verdict(policy, judging, param.as_ref(), objects).await?;
-                    self.act(policy, binding, verdict, &mut denials, &mut annotations);
+                    self.act((home, policy), binding, verdict, &mut denials, &mut annotations);
                 }
             }
             for (key, values) in annotations {
-                self.annotate(format!("{}/{key}", policy.name), values.join(", "));
+                self.annotate(format!("{}/{key}", policy.frame.name), values.join(", "));
             }
         }
         match denials.first() {
@@ -112,8 +105,32 @@ impl Gate<'_> {
         }
     }
 
+    /// The version in which a request meets a policy, and what its parameters are. An inner error is the policy's.
+    pub(super) async fn met(
+        &self,
+        home: Home,
+        policy: &Frame,
+        objects: Objects<'_>,
+    ) -> Result<Result<Option<Met>, String>, ApiError> {
+        let Some(criteria) = &policy.criteria else {
+            return Ok(Ok(None));
+        };
+        let face = match self.matches(criteria, objects).await? {
+            Ok(Some(face)) => face,
+            Ok(None) => return Ok(Ok(None)),
+            Err(problem) => return Ok(Err(problem.to_string())),
+        };
+        let Some(kind) = &policy.param_kind else {
+            return Ok(Ok(Some((face, None))));
+        };
+        Ok(match self.param_resource(home, kind).await? {
+            Some(resource) => Ok(Some((face, Some(resource)))),
+            None => Err(kind.missing()),
+        })
+    }
+
     /// What a policy reads, in the version that matched.
-    async fn judging(&self, face: &crate::scheme::Served, objects: Objects<'_>) -> Result<Judging, ApiError> {
+    async fn judging(&self, home: Home, face: &Served, objects: Objects<'_>) -> Result<Judging, ApiError> {
         let namespace = self.namespace_for_policies(objects).await?;
         let view = async |held: Option<&Value>| match held {
             Some(held) => tree(&self.json(face, held).await?).map(Some),
@@ -122,7 +139,7 @@ impl Gate<'_> {
         Ok(Judging {
             object: view(objects.object).await?,
             old: view(objects.old).await?,
-            request: Value::Object(self.request(face, objects)),
+            request: Value::Object(self.request(home, face, objects)),
             namespace,
         })
     }
@@ -141,9 +158,9 @@ impl Gate<'_> {
             namespace: judging.namespace.as_ref(),
             params: param,
         };
-        self.permitted(|permits| {
+        self.permitted(|permits, effort| {
             self.with_attributes(objects, |attributes| {
-                policy.judge(&Input::new(inputs, attributes, permits))
+                policy.judge(&Input::new(inputs, attributes, permits).within(effort))
             })
         })
         .await
@@ -152,7 +169,7 @@ impl Gate<'_> {
     /// Does what a binding says about a verdict.
     fn act(
         &self,
-        policy: &ValidatingPolicy,
+        (home, policy): (Home, &ValidatingPolicy),
         binding: &Binding,
         verdict: Verdict,
         denials: &mut Vec<Denial>,
@@ -162,16 +179,19 @@ impl Gate<'_> {
             for action in &binding.actions {
                 match action {
                     Action::Deny => denials.push(Denial {
-                        message: denial_text(policy, Some(binding), &decision.message),
+                        message: denial_text(home, policy, Some(binding), &decision.message),
                         reason: decision.reason.clone(),
                     }),
                     Action::Warn => self.warn(format!(
-                        "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
-                        policy.name, binding.name, decision.message
+                        "Validation failed for {}ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                        home.named(),
+                        policy.frame.name,
+                        binding.name,
+                        decision.message
                     )),
                     Action::Audit => {
                         let actions: Vec<&str> = binding.actions.iter().map(|action| action.as_str()).collect();
-                        let value = json!([{"message": decision.message, "policy": policy.name, "binding": binding.name,
+                        let value = json!([{"message": decision.message, "policy": policy.frame.name, "binding": binding.name,
                             "expressionIndex": decision.index, "validationActions": actions}]);
                         self.annotate(FAILURE_ANNOTATION.to_owned(), value.to_string());
                     }
@@ -187,7 +207,7 @@ impl Gate<'_> {
         }
         for why in verdict.failed_annotations {
             denials.push(Denial {
-                message: denial_text(policy, Some(binding), &why),
+                message: denial_text(home, policy, Some(binding), &why),
                 reason: String::new(),
             });
         }
@@ -248,13 +268,17 @@ impl Gate<'_> {
     }
 
     /// The outcome of an evaluation that may ask about permissions.
-    pub(super) async fn permitted<T>(&self, evaluate: impl Fn(&Permits) -> T) -> Result<T, ApiError> {
+    pub(super) async fn permitted<T>(&self, evaluate: impl Fn(&Permits, Option<&Effort>) -> T) -> Result<T, ApiError> {
         let (plane, user) = (&self.grant.target.plane, &self.grant.user);
+        let admissions = self.admissions();
         self.permits
-            .run(&self.admissions().authorizer, plane, user, evaluate)
+            .run(&admissions.authorizer, plane, user, &admissions.heavy, evaluate)
             .await
     }
 }
+
+/// The version in which a policy is met, and the resource of its parameters if it has any.
+type Met = (Arc<Served>, Option<ParamResource>);
 
 struct Judging {
     object: Option<Value>,
@@ -264,20 +288,20 @@ struct Judging {
 }
 
 /// The failure of a policy to be asked at all: a no, unless it is told to ignore that.
-fn denial(policy: &ValidatingPolicy, binding: Option<&Binding>, why: String) -> Option<Denial> {
-    (policy.failure_policy == FailurePolicy::Fail).then(|| Denial {
-        message: denial_text(policy, binding, &why),
+fn denial(home: Home, policy: &ValidatingPolicy, binding: Option<&Binding>, why: String) -> Option<Denial> {
+    (policy.frame.failure_policy == FailurePolicy::Fail).then(|| Denial {
+        message: denial_text(home, policy, binding, &why),
         reason: String::new(),
     })
 }
 
-fn denial_text(policy: &ValidatingPolicy, binding: Option<&Binding>, why: &str) -> String {
-    let name = &policy.name;
+fn denial_text(home: Home, policy: &ValidatingPolicy, binding: Option<&Binding>, why: &str) -> String {
+    let (whose, name) = (home.named(), &policy.frame.name);
     match binding {
         Some(binding) => format!(
-            "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: {why}",
+            "{whose}ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: {why}",
             binding.name
         ),
-        None => format!("ValidatingAdmissionPolicy '{name}' denied request: {why}"),
+        None => format!("{whose}ValidatingAdmissionPolicy '{name}' denied request: {why}"),
     }
 }

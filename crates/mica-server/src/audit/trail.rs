@@ -184,7 +184,7 @@ impl Trail {
     /// The request is answered with an error.
     pub fn refused(&self, error: &ApiError) {
         let mut record = self.record.lock();
-        if error.plain().is_none() {
+        if error.plain("").is_none() {
             record.status = Some(error.to_status());
         }
         if let Some(denied) = error.cause().and_then(|cause| cause.downcast_ref::<Denied>()) {

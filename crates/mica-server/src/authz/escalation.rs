@@ -36,9 +36,10 @@ impl Authorizer {
             subresource: "",
             namespace: target.namespace.as_deref().unwrap_or_default(),
             name: target.object(),
+            ..Action::default()
         };
         let asked = Asked::Resource(escalating);
-        if self.decide(&grant.user, &target.plane, &asked).await?.allowed {
+        if self.decide(&grant.user, &target.plane, &asked).await?.is_allowed() {
             return Ok(());
         }
         self.check_held(grant, new, &Rule::read_all(new)).await?;
@@ -70,8 +71,9 @@ impl Authorizer {
             subresource: "",
             namespace,
             name: role.name,
+            ..Action::default()
         });
-        if self.decide(&grant.user, &target.plane, &asked).await?.allowed {
+        if self.decide(&grant.user, &target.plane, &asked).await?.is_allowed() {
             return Ok(());
         }
         match self.rules_of(&target.plane, role, namespace).await? {

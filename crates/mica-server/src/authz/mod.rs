@@ -3,29 +3,43 @@
 //! Every identity belongs to a [`Realm`]. In its own plane it may do what that plane's roles and bindings say. Identities of
 //! the platform enter other planes by what root's say about `planes/content`; those of a plane are nobody elsewhere.
 
+mod chain;
+mod decision;
 pub mod escalation;
+mod metric;
+pub mod parent;
 mod policies;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compact_str::CompactString;
 use mica_api::{GroupResource, PlaneId};
+pub use mica_machinery::access::LegacyWebhook;
+use mica_machinery::access::Selectors;
 use mica_machinery::field::quote;
 use mica_machinery::kind::User as KindUser;
-pub use mica_machinery::rbac::{Action, Asked, Decision};
+pub use mica_machinery::rbac::{Action, Asked};
 use mica_machinery::rbac::{Held, RoleRef, Rule};
 use mica_store::Store;
 use parking_lot::Mutex;
 
 use crate::authn::Trust;
 use crate::custom::Definition;
+use crate::egress::Egress;
 use crate::error::ApiError;
+use crate::metrics;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::request::{Query, ResourcePath, Verb};
 use crate::scheme::Served;
+use chain::Kind;
+pub use chain::{BadChain, Chain, Source};
+pub use decision::{Completeness, Decision, Listed, Verdict};
+use decision::{Place, allowed, denied};
+use metric::AuthzMetrics;
 use policies::Policies;
 
 /// What root's roles are asked about, of the group and resource of planes.
@@ -168,6 +182,12 @@ pub struct Denied {
 }
 
 impl Denied {
+    fn by(reason: &str) -> Self {
+        Self {
+            reason: reason.to_owned(),
+        }
+    }
+
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -224,6 +244,7 @@ impl Grant {
             subresource: &target.subresource,
             namespace: target.namespace.as_deref().unwrap_or_default(),
             name: target.object(),
+            ..Action::default()
         };
         Err(forbidden(&self.user, &action, reason))
     }
@@ -257,23 +278,47 @@ impl Permit {
     }
 }
 
-/// Decides, by the roles and bindings of planes.
+/// Decides, by a chain of which the roles and bindings of planes are mostly all.
 pub struct Authorizer {
     directory: Arc<Directory>,
     policies: Policies,
+    chain: Chain,
+    egress: Egress,
+    metrics: AuthzMetrics,
 }
 
 impl Authorizer {
-    pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        directory: Arc<Directory>,
+        chain: Chain,
+        egress: Egress,
+        metrics: &metrics::Registry,
+    ) -> Self {
         Self {
             directory,
             policies: Policies::new(store),
+            chain,
+            egress,
+            metrics: AuthzMetrics::new(metrics),
         }
     }
 
-    /// Keeps what is known of roles and bindings true. Ends when the store closes.
+    /// The plane whose administrators are the platform's.
+    pub(crate) fn root(&self) -> Arc<Plane> {
+        self.directory.root()
+    }
+
+    /// Keeps what is known of roles, bindings and the chain true. Ends when the store closes.
     pub async fn follow(&self) {
-        self.policies.follow().await;
+        let reloading = async {
+            self.chain.follow(&self.metrics).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = self.policies.follow() => {}
+            () = reloading => {}
+        }
     }
 
     /// Whether a user may do something in a plane.
@@ -281,10 +326,57 @@ impl Authorizer {
         if user.administers(plane.id) {
             return Ok(allowed());
         }
-        match user.realm {
-            Realm::Plane(home) if home != plane.id => Ok(denied(String::new())),
-            Realm::Platform if !plane.is_root() => self.decide_guest(user, plane, asked).await,
-            _ => Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked)),
+        if matches!(user.realm, Realm::Plane(home) if home != plane.id) {
+            return Ok(denied(String::new()));
+        }
+        self.ask_chain(user, Place::Plane(plane), asked).await
+    }
+
+    /// Asks one after the other until somebody has an opinion.
+    async fn ask_chain(&self, user: &User, place: Place<'_>, asked: &Asked<'_>) -> Result<Decision, ApiError> {
+        let links = self.chain.links();
+        let (mut reasons, mut errors) = (Vec::new(), Vec::new());
+        for link in links.iter() {
+            let decision = match &link.kind {
+                Kind::Roles => self.ask_roles(user, place, asked).await?,
+                // Who is nobody in particular must not be allowed everything.
+                Kind::AlwaysAllow if user.is_anonymous() => Decision::default(),
+                Kind::AlwaysAllow => allowed(),
+                Kind::AlwaysDeny => denied("Everything is forbidden.".to_owned()),
+                Kind::Webhook(webhook) => {
+                    let asking = webhook.decide(&self.egress, &self.metrics, user, place, asked);
+                    Box::pin(asking).await
+                }
+            };
+            let counted = match decision.verdict {
+                Verdict::Allowed => "allowed",
+                Verdict::Denied => "denied",
+                Verdict::NoOpinion => {
+                    reasons.extend(Some(decision.reason).filter(|reason| !reason.is_empty()));
+                    errors.extend(decision.error);
+                    continue;
+                }
+            };
+            self.metrics.decided(link.kind.as_str(), &link.name, counted);
+            return Ok(decision);
+        }
+        Ok(Decision {
+            verdict: Verdict::NoOpinion,
+            reason: reasons.join("\n"),
+            error: match &errors[..] {
+                [] => None,
+                [one] => Some(one.clone()),
+                all => Some(format!("[{}]", all.join(", "))),
+            },
+        })
+    }
+
+    /// What roles and bindings say.
+    async fn ask_roles(&self, user: &User, place: Place<'_>, asked: &Asked<'_>) -> Result<Decision, ApiError> {
+        match (place, user.realm) {
+            (Place::Everywhere, _) => self.ask_roles_everywhere(user, asked).await,
+            (Place::Plane(plane), Realm::Platform) if !plane.is_root() => self.decide_guest(user, plane, asked).await,
+            (Place::Plane(plane), _) => Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked).into()),
         }
     }
 
@@ -296,6 +388,10 @@ impl Authorizer {
         if user.realm != Realm::Platform {
             return Ok(denied(String::new()));
         }
+        self.ask_chain(user, Place::Everywhere, asked).await
+    }
+
+    async fn ask_roles_everywhere(&self, user: &User, asked: &Asked<'_>) -> Result<Decision, ApiError> {
         let root = self.directory.root();
         for entry in self.entries(user, EVERY_PLANE).await? {
             let allows = match entry.role {
@@ -310,7 +406,34 @@ impl Authorizer {
         Ok(denied(cannot_enter(EVERY_PLANE)))
     }
 
-    /// What a user has in a namespace of a plane, or in the whole plane where that is empty.
+    /// What a user may do in a namespace of a plane, as far as those who decide can list it.
+    pub async fn list(&self, user: &User, plane: &Plane, namespace: &str) -> Result<Listed, ApiError> {
+        let mut listed = Listed::default();
+        if user.administers(plane.id) {
+            listed.held = self.held(user, plane, namespace).await?;
+            return Ok(listed);
+        }
+        for link in self.chain.links().iter() {
+            match &link.kind {
+                Kind::Roles => {
+                    let held = self.held(user, plane, namespace).await?;
+                    listed.held.rules.extend(held.rules);
+                    listed.held.errors.extend(held.errors);
+                }
+                Kind::AlwaysAllow => listed.held.rules.extend([everything(), every_path()]),
+                Kind::AlwaysDeny => {}
+                Kind::Webhook(webhook) if !webhook.sees(user, Place::Plane(plane)) => {}
+                Kind::Webhook(_) => {
+                    let why = "webhook authorizer does not support user rule resolution";
+                    listed.held.errors.push(why.to_owned());
+                    listed.completeness = Completeness::Incomplete;
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    /// What roles give a user in a namespace of a plane, or in the whole plane where that is empty.
     pub async fn held(&self, user: &User, plane: &Plane, namespace: &str) -> Result<Held, ApiError> {
         let everything = || Held {
             rules: vec![everything(), every_path()],
@@ -355,10 +478,10 @@ impl Authorizer {
     /// Refuses who may not do something in a plane.
     pub async fn require(&self, user: &User, plane: &Plane, action: Action<'_>) -> Result<(), ApiError> {
         let decision = self.decide(user, plane, &Asked::Resource(action)).await?;
-        if decision.allowed {
+        if decision.is_allowed() {
             Ok(())
         } else {
-            Err(forbidden(user, &action, &decision.reason))
+            Err(decision.refusal(|reason| forbidden(user, &action, reason)))
         }
     }
 
@@ -366,7 +489,7 @@ impl Authorizer {
     async fn decide_guest(&self, user: &User, plane: &Plane, asked: &Asked<'_>) -> Result<Decision, ApiError> {
         if user.is_anonymous() {
             // Nobody in particular is nobody's guest.
-            return Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked));
+            return Ok(self.policies.of(plane).await?.decide(&user.as_kind(), asked).into());
         }
         let entries = self.entries(user, &plane.name).await?;
         if entries.is_empty() {
@@ -382,7 +505,7 @@ impl Authorizer {
             }
         }
         let guest = guest(user);
-        Ok(self.policies.of(plane).await?.decide(&guest.as_kind(), asked))
+        Ok(self.policies.of(plane).await?.decide(&guest.as_kind(), asked).into())
     }
 
     /// The ways in which root lets a user into a plane.
@@ -394,11 +517,11 @@ impl Authorizer {
                 group: GROUP,
                 resource: PLURAL,
                 subresource: CONTENT,
-                namespace: "",
                 name: plane,
+                ..Action::default()
             });
-            let decision = policy.decide(&user.as_kind(), &asked);
-            decision.allowed.then_some(Entry { role, decision })
+            let decision = Decision::from(policy.decide(&user.as_kind(), &asked));
+            decision.is_allowed().then_some(Entry { role, decision })
         };
         let ways = [("admin", None), ("edit", Some("edit")), ("view", Some("view"))];
         Ok(ways.into_iter().filter_map(entry).collect())
@@ -432,10 +555,14 @@ impl Authorizer {
             return Ok(permit(Ok(()), String::new()));
         }
         let about = path.about(query).unwrap_or_default();
-        let action = action(verb, path, &about);
+        let selectors = self.selectors(verb, path, query);
+        let action = Action {
+            selectors: selectors.as_ref(),
+            ..action(verb, path, &about)
+        };
         let decided = self.decide(user, plane, &Asked::Resource(action)).await?;
-        if !decided.allowed {
-            return Err(forbidden(user, &action, &decided.reason).because(Denied { reason: decided.reason }));
+        if !decided.is_allowed() {
+            return Err(decided.refusal(|reason| forbidden(user, &action, reason).because(Denied::by(reason))));
         }
         let may_create = match verb {
             Verb::Update | Verb::Patch => {
@@ -444,11 +571,24 @@ impl Authorizer {
                     ..action
                 };
                 let decision = self.decide(user, plane, &Asked::Resource(creating)).await?;
-                if decision.allowed { Ok(()) } else { Err(decision.reason) }
+                if decision.is_allowed() {
+                    Ok(())
+                } else {
+                    Err(decision.reason)
+                }
             }
             _ => Ok(()),
         };
         Ok(permit(may_create, decided.reason))
+    }
+
+    /// What narrows a request, where somebody who decides looks at it. The old paths of watches have none, as upstream has it.
+    fn selectors(&self, verb: Verb, path: &ResourcePath, query: &Query) -> Option<Selectors> {
+        let narrows = matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) && !path.legacy_watch;
+        let selectors = || Selectors::of_query(query.text("fieldSelector"), query.text("labelSelector"));
+        (narrows && self.chain.has_webhooks())
+            .then(selectors)
+            .filter(|selectors| !selectors.is_empty())
     }
 
     /// The same for a read of all planes.
@@ -460,12 +600,14 @@ impl Authorizer {
         query: &Query,
     ) -> Result<Permit, ApiError> {
         let about = path.about(query).unwrap_or_default();
-        let action = action(verb, path, &about);
+        let selectors = self.selectors(verb, path, query);
+        let action = Action {
+            selectors: selectors.as_ref(),
+            ..action(verb, path, &about)
+        };
         let decision = self.decide_everywhere(user, &Asked::Resource(action)).await?;
-        if !decision.allowed {
-            return Err(forbidden(user, &action, &decision.reason).because(Denied {
-                reason: decision.reason,
-            }));
+        if !decision.is_allowed() {
+            return Err(decision.refusal(|reason| forbidden(user, &action, reason).because(Denied::by(reason))));
         }
         Ok(Permit {
             user: user.clone(),
@@ -551,23 +693,14 @@ fn action<'a>(verb: Verb, path: &'a ResourcePath, name: &'a str) -> Action<'a> {
     Action {
         verb: verb.as_str(),
         group: &path.group,
+        version: &path.version,
         resource: &path.resource,
         // What follows is the subresource's own path.
         subresource: subresource.split_once('/').map_or(subresource, |(first, _)| first),
         namespace: path.namespace.as_deref().unwrap_or_default(),
         name,
+        selectors: None,
     }
-}
-
-fn allowed() -> Decision {
-    Decision {
-        allowed: true,
-        reason: String::new(),
-    }
-}
-
-fn denied(reason: String) -> Decision {
-    Decision { allowed: false, reason }
 }
 
 fn cannot_enter(plane: &str) -> String {
@@ -608,11 +741,10 @@ fn forbidden(user: &User, action: &Action<'_>, reason: &str) -> ApiError {
 }
 
 fn judged_path(user: &User, verb: &str, path: &str, decision: Decision) -> Result<String, ApiError> {
-    let reason = decision.reason;
-    if decision.allowed {
-        return Ok(reason);
+    if decision.is_allowed() {
+        return Ok(decision.reason);
     }
-    Err(forbidden_path(user, verb, path, &reason).because(Denied { reason }))
+    Err(decision.refusal(|reason| forbidden_path(user, verb, path, reason).because(Denied::by(reason))))
 }
 
 fn forbidden_path(user: &User, verb: &str, path: &str, reason: &str) -> ApiError {

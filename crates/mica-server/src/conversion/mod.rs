@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
+use mica_machinery::admission::ReviewVersion;
 use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::{codec, object as field};
 use serde_json::Value;
@@ -24,7 +25,6 @@ use crate::metrics::Registry;
 use crate::registry::Convert;
 use crate::scheme::Served;
 use metric::{ConversionMetrics, Failure};
-use review::ReviewVersion;
 
 /// As upstream's.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use mica_machinery::admission::{ReviewVersion, check_kind};
 use mica_machinery::codec::text::quote;
 use mica_machinery::codec::{self, write_string};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -12,35 +12,10 @@ const KIND: &str = "ConversionReview";
 /// Upstream names the place in its source where the scheme was made.
 const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:71";
 
-/// A version of ConversionReview. They look the same; the older one's answers are checked less.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReviewVersion {
-    V1,
-    V1beta1,
-}
-
-impl ReviewVersion {
-    /// The first that is known, in the definition's order.
-    pub(super) fn first_of(listed: &[Value]) -> Option<Self> {
-        listed.iter().find_map(|version| match version.as_str()? {
-            "v1" => Some(Self::V1),
-            "v1beta1" => Some(Self::V1beta1),
-            _ => None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1beta1 => "v1beta1",
-        }
-    }
-}
-
 /// The document that asks for objects, given as JSON separated by commas, in another version.
 pub(super) fn request(version: ReviewVersion, uid: &str, desired: &str, objects: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(objects.len() + 512);
-    out.extend_from_slice(format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","#, version.name()).as_bytes());
+    out.extend_from_slice(format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","#, version.as_str()).as_bytes());
     out.extend_from_slice(format!(r#""request":{{"uid":"{uid}","desiredAPIVersion":"#).as_bytes());
     write_string(desired, &mut out);
     out.extend_from_slice(br#","objects":["#);
@@ -88,12 +63,7 @@ pub(super) fn converted(version: ReviewVersion, uid: &str, reply: &[u8]) -> Resu
 
     let malformed = |why: String| Err(Refused::Malformed(why));
     if version == ReviewVersion::V1 {
-        let wanted = format!("{GROUP}/v1, Kind={KIND}");
-        let (group, version) = typed.api_version.split_once('/').unwrap_or(("", &typed.api_version));
-        let got = format!("{group}/{version}, Kind={}", typed.kind);
-        if got != wanted {
-            return malformed(format!("expected webhook response of {wanted}, got {got}"));
-        }
+        check_kind((GROUP, KIND), &typed.api_version, &typed.kind).map_err(Refused::Malformed)?;
     }
     if response.is_none() {
         return malformed("no response provided".to_owned());
@@ -121,7 +91,7 @@ fn check_type(version: ReviewVersion, typed: &codec::Interpreted) -> Result<(), 
     if api_version.is_empty() || kind.is_empty() {
         return Ok(());
     }
-    let wanted = version.name();
+    let wanted = version.as_str();
     let other = match api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/')) {
         Some(named @ ("v1" | "v1beta1")) if kind == KIND => {
             if named == wanted {

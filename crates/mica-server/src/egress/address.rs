@@ -6,11 +6,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::Tenant;
 
 /// A range of addresses, written `10.0.0.0/8`; a bare address is itself alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Network {
     base: IpAddr,
     prefix: u8,
@@ -68,8 +69,8 @@ fn bits_of(address: IpAddr) -> u128 {
 }
 
 /// What planes may reach beside public addresses.
-#[derive(Clone, Debug, Default)]
-pub struct Networks(Vec<Network>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Networks(Arc<[Network]>);
 
 impl FromIterator<Network> for Networks {
     fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
@@ -83,9 +84,14 @@ impl Networks {
         if matches!(tenant, Tenant::Platform | Tenant::PlatformFor(_)) {
             return true;
         }
+        self.has(address) || is_public(address.to_canonical())
+    }
+
+    /// Whether an address is in one of them.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
         // An IPv4 address in IPv6 clothes is that IPv4 address.
         let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(address)) || is_public(address)
+        self.0.iter().any(|network| network.contains(address))
     }
 }
 

@@ -59,7 +59,10 @@ impl Connector {
         let Some(first) = found.first().copied() else {
             return Err(Cause::NoHost(place.host.clone()));
         };
-        let may = |at: &SocketAddr| place.chosen_by == ChosenBy::Operator || self.allow.allow(place.tenant, at.ip());
+        let may = |at: &SocketAddr| {
+            let ip = at.ip();
+            place.chosen_by == ChosenBy::Operator || self.allow.allow(place.tenant, ip) || place.reach.has(ip)
+        };
         let allowed: Vec<SocketAddr> = found.into_iter().filter(may).take(ADDRESSES).collect();
         if allowed.is_empty() {
             return Err(Cause::Forbidden(first));

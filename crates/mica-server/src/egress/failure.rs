@@ -16,7 +16,10 @@ pub enum CallError {
     /// An answer began and did not end.
     #[error("unexpected error when reading response body. Please retry. Original error: {0}")]
     Body(String),
-    /// An answer that says no, or that is no answer.
+    /// An answer that says no.
+    #[error("{text}")]
+    Refused { code: u16, text: String },
+    /// An answer that is none.
     #[error("{0}")]
     Answer(String),
 }
@@ -32,7 +35,19 @@ impl CallError {
                 )
             }
             Self::Body(text) => text == BODY_TIMEOUT,
+            Self::Refused { code, .. } => *code == 504,
             Self::Config(_) | Self::Answer(_) => false,
+        }
+    }
+
+    /// Whether asking again soon may help: what upstream's webhooks of the platform are asked again for.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => matches!(code, 429 | 500 | 504),
+            Self::Transport { cause, .. } => {
+                matches!(cause, Cause::Broken(text) if text.contains("connection reset"))
+            }
+            Self::Config(_) | Self::Body(_) | Self::Answer(_) => false,
         }
     }
 }

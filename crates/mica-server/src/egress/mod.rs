@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
@@ -110,7 +111,11 @@ pub struct Egress {
     shared: Arc<Shared>,
 }
 
+/// Says where a plane may go beside what all planes may: what its class allows.
+pub type Reach = Box<dyn Fn(PlaneId) -> BoxFuture<'static, Networks> + Send + Sync>;
+
 struct Shared {
+    reach: Option<Reach>,
     services: Services,
     limits: Limits,
     pool: Pool,
@@ -119,8 +124,18 @@ struct Shared {
 
 impl Egress {
     pub fn new(options: EgressOptions) -> Self {
+        Self::made(options, None)
+    }
+
+    /// The same where planes may go further than all may.
+    pub fn reaching(options: EgressOptions, reach: Reach) -> Self {
+        Self::made(options, Some(reach))
+    }
+
+    fn made(options: EgressOptions, reach: Option<Reach>) -> Self {
         Self {
             shared: Arc::new(Shared {
+                reach,
                 services: options.services,
                 limits: Limits::default(),
                 pool: Pool::default(),
@@ -186,7 +201,10 @@ impl Egress {
             url: target.url(),
             cause,
         };
-        let place = target.place(call.tenant, &self.shared.services).map_err(at)?;
+        let mut place = target.place(call.tenant, &self.shared.services).map_err(at)?;
+        if let (Tenant::Plane(plane), Some(reach)) = (call.tenant, &self.shared.reach) {
+            place.reach = reach(plane).await;
+        }
         for _ in 0..RETRIES {
             let reply = self.attempt(call, target, &place, body.clone(), deadline).await?;
             let Some(pause) = reply.retry_after() else {

@@ -103,7 +103,9 @@ impl Reply {
             return Err(CallError::Answer(text.to_owned()));
         }
         if !(200..=206).contains(&self.status.as_u16()) {
-            return Err(CallError::Answer(self.refusal()));
+            let code = self.status.as_u16();
+            let text = self.refusal();
+            return Err(CallError::Refused { code, text });
         }
         if self.body.is_empty() {
             let content_type = self.content_type.as_deref().unwrap_or("application/json");

@@ -13,6 +13,7 @@ use rustls::pki_types::ServerName;
 use serde_json::Value;
 
 use super::Tenant;
+use super::address::Networks;
 use super::credential::{Credentials, Identity};
 use super::failure::{CallError, Cause};
 
@@ -162,6 +163,8 @@ pub(super) struct Place {
     pub ca_bundle: Arc<[u8]>,
     pub identity: Option<Identity>,
     pub chosen_by: ChosenBy,
+    /// Where the tenant may go beside what all may.
+    pub reach: Networks,
 }
 
 /// Who chose an address: what operators wrote down needs no check.
@@ -275,6 +278,7 @@ impl<'c> Target<'c> {
             ca_bundle: self.config.ca_bundle.clone(),
             identity: self.config.credentials.identity.clone(),
             chosen_by,
+            reach: Networks::default(),
         })
     }
 }

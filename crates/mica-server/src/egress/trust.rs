@@ -18,9 +18,12 @@ use crate::tls;
 /// Sets of authorities that stay compiled. Most planes that have webhooks share theirs, or ask seldom.
 const CONFIGS: usize = 256;
 
+/// What a TLS configuration is made from: the authorities that it trusts, and what it shows.
+type Basis = (Arc<[u8]>, Option<Identity>);
+
 /// TLS configurations by the authorities they trust.
 pub(super) struct Trust {
-    configs: Cache<(Arc<[u8]>, Option<Identity>), Arc<ClientConfig>>,
+    configs: Cache<Basis, Arc<ClientConfig>>,
     /// The one that trusts what this machine trusts.
     system: OnceLock<Arc<ClientConfig>>,
 }

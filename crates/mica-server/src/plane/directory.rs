@@ -24,7 +24,9 @@ use super::limits::Limits;
 use super::side::{Side, SideWrites};
 use super::{Context, Plane, State};
 use crate::audit::plane::Compiled;
+use crate::authz::parent::Parent;
 use crate::base::Birth;
+use crate::egress::Networks;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Schemes, Served};
 use crate::seal;
@@ -65,6 +67,8 @@ struct StateRecord {
     /// `spec.audit`; null for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     audit: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Parent>,
 }
 
 impl StateRecord {
@@ -76,6 +80,7 @@ impl StateRecord {
             class: String::new(),
             limits: Limits::default(),
             audit: Value::Null,
+            parent: None,
         }
     }
 
@@ -87,6 +92,7 @@ impl StateRecord {
             class: object::string(plane, &["spec", "className"]).to_owned(),
             limits: Limits::of(&plane["spec"]["limits"]),
             audit: plane["spec"]["audit"].clone(),
+            parent: Parent::of(plane),
         }
     }
 }
@@ -253,6 +259,14 @@ impl Directory {
         Ok(None)
     }
 
+    /// Where a plane may go beside what all planes may. One that cannot be asked about goes nowhere else.
+    pub async fn reach(self: Arc<Self>, id: PlaneId) -> Networks {
+        match self.by_id(id).await {
+            Ok(Some(plane)) => plane.class.reach.clone(),
+            _ => Networks::default(),
+        }
+    }
+
     /// The plane that claims an address (`Project` or `Host`).
     pub async fn by_address(&self, r#type: &str, value: &str) -> Result<Option<Arc<Plane>>, ApiError> {
         let usable = !value.is_empty() && value.len() <= 253 && !value.contains('/');
@@ -361,6 +375,7 @@ impl Directory {
             birth,
             state: recorded.state,
             context: recorded.context,
+            parent: recorded.parent,
             limits: recorded.limits.or(class.limits),
             class,
             audit: self.audits.of(&recorded.audit),
@@ -527,6 +542,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         },
         state: State::Active,
         context: Context::Plane,
+        parent: None,
         class: Arc::default(),
         limits: Limits::default(),
         audit: None,

@@ -8,6 +8,7 @@ use mica_machinery::{audit, authentication, names, object};
 use serde_json::{Value, json};
 
 use super::limits;
+use crate::authz::parent;
 use crate::egress::ClientConfig;
 
 pub const GROUP: &str = "mica.dev";
@@ -111,6 +112,10 @@ impl Strategy for Planes {
             if object::string(new, &["spec", "profile"]).is_empty() {
                 object::copy(old, new, &["spec", "profile"]);
             }
+            // Nor one that knows nothing of parents, and which writes what it read.
+            if object::get(new, &["spec", "parent"]).is_none() {
+                object::copy(old, new, &["spec", "parent"]);
+            }
             set_phase(new, &ctx.now);
         }
         object::remove(new, &["status", "usage"]);
@@ -130,6 +135,11 @@ impl Strategy for Planes {
         if now != before {
             let path = Path::new("spec").child("profile");
             errors.push(Error::invalid(&path, now, "field is immutable"));
+        }
+        let [now, before] = [new, old].map(|plane| object::get(plane, &["spec", "parent"]).unwrap_or(&Value::Null));
+        if now != before {
+            let path = Path::new("spec").child("parent");
+            errors.push(Error::invalid(&path, now.clone(), "field is immutable"));
         }
         errors
     }
@@ -304,6 +314,7 @@ fn validate_spec(plane: &Value) -> ErrorList {
                 .map(|problem| Error::invalid(&path, class, problem)),
         );
     }
+    errors.extend(parent::validate(plane, &spec.child("parent")));
     errors.extend(limits::validate(&plane["spec"]["limits"], &spec.child("limits")));
     errors.extend(audit_errors(&plane["spec"]["audit"], &spec.child("audit")));
     let jwt = object::list(plane, &["spec", "authentication", "jwt"]);

@@ -20,6 +20,7 @@ use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
 use crate::audit::plane::PlaneAudit;
+use crate::authz::parent::Parent;
 use crate::authz::{Grant, Target};
 use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
@@ -67,6 +68,8 @@ pub struct Plane {
     pub birth: Birth,
     pub state: State,
     pub context: Context,
+    /// What the plane belongs to.
+    pub parent: Option<Parent>,
     pub class: Arc<Class>,
     /// Its own, or else those of its class.
     pub limits: Limits,

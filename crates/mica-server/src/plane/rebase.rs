@@ -164,7 +164,13 @@ mod tests {
             store.clone(),
             directory.clone(),
             Arc::new(crate::registry::NoWebhooks),
-            Arc::new(crate::authz::Authorizer::new(store.clone(), directory.clone())),
+            Arc::new(crate::authz::Authorizer::new(
+                store.clone(),
+                directory.clone(),
+                crate::authz::Chain::default(),
+                crate::egress::Egress::new(crate::egress::EgressOptions::default()),
+                &crate::metrics::Registry::default(),
+            )),
         );
         let options = ListOptions::read(&Query::parse(Some(query)), ListUse::List).unwrap();
         let mut listing = registry

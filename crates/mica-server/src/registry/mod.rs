@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use mica_store::{Compare, Key, Revision, Store};
 
-use crate::admission::{Admissions, PodAccounts};
+use crate::admission::{Admissions, Plugins, PodAccounts};
 use crate::authz::{Authorizer, Grant, Target};
 use crate::budget::stored::Holdings;
 use crate::error::ApiError;
@@ -64,6 +64,7 @@ pub struct Registry {
     admission: Option<Arc<Admissions>>,
     accounts: PodAccounts,
     token_secrets: Option<Arc<TokenSecrets>>,
+    plugins: Arc<Plugins>,
     turns: Arc<charge::Turns>,
     holdings: Option<Arc<Holdings>>,
     events: convert::Events,
@@ -113,6 +114,7 @@ impl Registry {
             holdings: None,
             accounts: PodAccounts::default(),
             token_secrets: None,
+            plugins: Arc::default(),
             turns: Arc::default(),
             events: convert::events(),
             bookmark_interval: watch::BOOKMARK_INTERVAL,
@@ -139,6 +141,17 @@ impl Registry {
     pub fn with_accounts(mut self, accounts: PodAccounts) -> Self {
         self.accounts = accounts;
         self
+    }
+
+    /// Says which of the built-in plugins run.
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Plugins) -> Self {
+        self.plugins = Arc::new(plugins);
+        self
+    }
+
+    pub(crate) fn plugins(&self) -> &Plugins {
+        &self.plugins
     }
 
     pub(crate) fn accounts(&self) -> PodAccounts {

@@ -23,7 +23,7 @@ use crate::audit::{Asking, Auditor, What};
 use crate::authn::account::Accounts;
 use crate::authn::reload::Reload;
 use crate::authn::{Authenticator, AuthnMetrics};
-use crate::authz::{Attempt, Authorizer, User};
+use crate::authz::{Attempt, Authorizer, User, parent};
 use crate::budget::{Budgets, Counted};
 use crate::custom::Definitions;
 use crate::egress::Egress;
@@ -143,7 +143,8 @@ impl Service for Arc<Server> {
                 if let Some(trail) = context.audit.get() {
                     trail.refused(&error);
                 }
-                refuse(&error, negotiate::error_output(Asked::of(&parts)))
+                let uri = parts.uri.path_and_query().map_or("", |uri| uri.as_str());
+                refuse(&error, uri, negotiate::error_output(Asked::of(&parts)))
             }
         };
         classified.tell(response.headers_mut());
@@ -191,6 +192,7 @@ async fn answer(
             return Err(error);
         }
     };
+    let user = server.with_parent(user, &located.address).await;
     let visitor = Visitor {
         user: &user,
         located: &located,
@@ -386,6 +388,15 @@ impl Server {
         }
     }
 
+    /// A user with what is stored about whose the plane is, and without what it claims of that itself.
+    async fn with_parent(&self, user: Arc<User>, address: &Address) -> Arc<User> {
+        let plane = match address {
+            Address::Plane(_) | Address::Project(_) => self.plane(address).await.ok(),
+            _ => None,
+        };
+        parent::carried(user, plane.as_ref().and_then(|plane| plane.parent.as_ref()))
+    }
+
     /// The plane that an address names. Who could not enter it does not learn that there is none.
     pub(crate) async fn plane_for(
         &self,
@@ -421,8 +432,8 @@ impl Server {
     }
 }
 
-/// An error as a response. What happened inside is logged here, once.
-pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
+/// An error as the response to a request for an address. What happened inside is logged here, once.
+pub fn refuse(error: &ApiError, uri: &str, output: Output) -> Response<Body> {
     if let Some(cause) = error.cause() {
         let (code, answer, cause) = (error.code().as_u16(), error.message(), Chain(cause));
         // What clients get wrong is theirs to know: they must not be able to fill our log.
@@ -432,7 +443,7 @@ pub fn refuse(error: &ApiError, output: Output) -> Response<Body> {
             tracing::debug!(code, answer, %cause, "request refused");
         }
     }
-    if let Some(text) = error.plain() {
+    if let Some(text) = error.plain(uri) {
         let mut response = respond(error.code(), "text/plain; charset=utf-8", Body::full(text));
         let headers = response.headers_mut();
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));

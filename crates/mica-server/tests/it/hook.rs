@@ -147,6 +147,17 @@ impl Hook {
         &self.ca_pem
     }
 
+    /// A kubeconfig that leads here and shows a token.
+    pub fn kubeconfig(&self, path: &str, token: &str) -> String {
+        format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: far, user: me}}}}]\n\
+             clusters: [{{name: far, cluster: {{server: 'https://{}{path}', certificate-authority-data: {}}}}}]\n\
+             users: [{{name: me, user: {{token: {token}}}}}]\n",
+            self.addr,
+            STANDARD.encode(&self.ca_pem)
+        )
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }

@@ -8,6 +8,7 @@ mod audit;
 mod authz;
 mod budgets;
 mod certificates;
+mod chain;
 mod client;
 mod connection;
 mod conversion;

@@ -11,9 +11,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
-use mica_server::admission::PodAccounts;
+use mica_server::admission::{Plugins, PodAccounts};
 use mica_server::audit::AuditOptions;
 use mica_server::authn::Authenticator;
+use mica_server::authz::Chain;
 use mica_server::egress::EgressOptions;
 use mica_server::fairness::FairnessOptions;
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
@@ -81,6 +82,24 @@ impl World {
     pub async fn requiring(accounts: PodAccounts) -> Self {
         let options = ServerOptions {
             accounts,
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
+    }
+
+    /// Where these plugins run.
+    pub async fn plugged(plugins: Plugins) -> Self {
+        let options = ServerOptions {
+            plugins,
+            ..ServerOptions::default()
+        };
+        Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await
+    }
+
+    /// Where this chain decides.
+    pub async fn deciding(authorization: Chain) -> Self {
+        let options = ServerOptions {
+            authorization,
             ..ServerOptions::default()
         };
         Self::made(Arc::new(MemStore::new()), ListenOptions::default(), options).await

@@ -128,6 +128,8 @@ pub async fn open_server(
         fairness: settings.limits.fairness.clone(),
         limits: settings.limits.planes,
         audit: settings.audit.clone(),
+        plugins: settings.plugins.clone(),
+        authorization: settings.authorization.load()?,
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

@@ -1,5 +1,7 @@
 //! Admission through a whole server: real webhooks over HTTPS, policies, and the plugins that are built in.
 
+mod guards;
+mod platform;
 mod plugins;
 mod policies;
 mod reviews;

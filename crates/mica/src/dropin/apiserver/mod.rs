@@ -1,5 +1,6 @@
 //! Standing in for kube-apiserver: its flags, its certificates, every kind of Kubernetes as data, and its way to end.
 
+mod access;
 mod audit;
 mod authentication;
 mod backend;
@@ -130,6 +131,8 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         audit: settings.audit.clone(),
         fairness: settings.fairness.clone(),
         encryption: settings.encryption.clone(),
+        plugins: settings.plugins.clone(),
+        authorization: settings.authorization.load()?,
         ..ServerOptions::default()
     };
     if let Some(file) = &settings.client_ca {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mica_machinery::kind::network::range::{BadServiceRange, ServiceRange};
-use mica_server::admission::PodAccounts;
+use mica_server::admission::{Plugins, PodAccounts};
 use mica_server::audit::AuditOptions;
 use mica_server::authn::reload::Reload;
 use mica_server::authn::{Authenticator, Trust};
+use mica_server::authz::Source;
 use mica_server::fairness::FairnessOptions;
 use mica_server::http::{parse_go_duration, strict_transport};
 use mica_server::registry::ServiceOptions;
@@ -18,6 +19,7 @@ use mica_server::seal::config::Table;
 use mica_server::tls::TlsOptions;
 use mica_store::etcd::{EtcdConfig, TlsFiles};
 
+use super::access::{authorization, plugins};
 use super::audit;
 use super::authentication::{self, Accounts};
 use super::table::{HARMLESS, MEANINGS};
@@ -60,6 +62,10 @@ pub struct Settings {
     pub encryption: Option<Arc<Sealing>>,
     /// What is written down of requests.
     pub audit: AuditOptions,
+    /// Who decides what is allowed.
+    pub authorization: Source,
+    /// Which of the built-in admission plugins run.
+    pub plugins: Plugins,
     pub log: &'static str,
     /// Flags that are given and have no effect.
     pub ignored: Vec<&'static str>,
@@ -127,16 +133,21 @@ impl Settings {
             noted(problem);
             AuditOptions::default()
         });
+        let authorization = authorization(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            Source::default()
+        });
+        let plugins = plugins(flags).unwrap_or_else(|problem| {
+            noted(problem);
+            Plugins::default()
+        });
         let bind = flags.last("bind-address").and_then(|text| text.trim().parse().ok());
         let bind = bind.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let advertise = flags
             .last("advertise-address")
             .and_then(|text| text.trim().parse().ok());
         if !problems.is_empty() {
-            return Err(match &problems[..] {
-                [one] => one.clone(),
-                all => format!("[{}]", all.join(", ")),
-            });
+            return Err(several(&problems));
         }
         let meant = |name: &&str| {
             let known = MEANINGS.iter().any(|(one, _)| one == name) || HARMLESS.contains(name);
@@ -157,6 +168,7 @@ impl Settings {
             reload,
             fairness: fairness(flags),
             audit,
+            authorization,
             accounts: if flags.list("disable-admission-plugins").contains(&ACCOUNTS) {
                 PodAccounts::Unasked
             } else {
@@ -165,6 +177,7 @@ impl Settings {
             root_accounts,
             transport,
             encryption,
+            plugins,
             log: match flags.last("v").map_or(0, number) {
                 0..4 => "info",
                 4..8 => "debug",
@@ -204,12 +217,20 @@ fn encryption(flags: &Flags) -> Result<Option<Arc<Sealing>>, String> {
         .map_err(|error| error.to_string())
 }
 
+/// All problems in one line, as upstream puts them.
+fn several(problems: &[String]) -> String {
+    match problems {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
+}
+
 /// A number that was checked when the flags were read.
 fn number(text: &str) -> i64 {
     text.parse().unwrap_or_default()
 }
 
-fn duration(flags: &Flags, name: &str) -> Option<Duration> {
+pub(super) fn duration(flags: &Flags, name: &str) -> Option<Duration> {
     parse_go_duration(flags.last(name)?).ok()
 }
 
@@ -291,12 +312,10 @@ fn port_range(text: &str) -> Option<(u16, u16)> {
 
 fn authenticator(flags: &Flags, reload: &Reload, accounts: &Accounts) -> Result<Authenticator, String> {
     let modes = flags.list("authorization-mode");
-    const MODES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
-    if let Some(bad) = modes.iter().find(|mode| !MODES.contains(mode)) {
-        return Err(format!("authorization-mode {bad:?} is not a valid mode"));
-    }
-    // Upstream's default, too.
-    let trust = match modes.is_empty() || modes.contains(&"AlwaysAllow") {
+    // Upstream's default, too. A webhook may come before it and refuse, so that only the chain can tell then.
+    let configured = flags.last("authorization-config").is_some_and(|file| !file.is_empty());
+    let everything = !configured && (modes.is_empty() || modes.contains(&"AlwaysAllow")) && !modes.contains(&"Webhook");
+    let trust = match everything {
         true => Trust::Everything,
         false => Trust::Authorized,
     };
@@ -401,6 +420,10 @@ mod tests {
             (
                 "--etcd-servers=http://a:1 --authorization-mode=RBAC,Any",
                 "authorization-mode \"Any\" is not a valid mode",
+            ),
+            (
+                "--etcd-servers=http://a:1 --enable-admission-plugins=None",
+                "enable-admission-plugins plugin \"None\" is unknown",
             ),
             (
                 "--service-cluster-ip-range=10.0.0.0/24,fd00::/108 --secure-port=70000",

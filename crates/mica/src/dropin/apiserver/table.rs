@@ -226,8 +226,28 @@ pub const MEANINGS: &[(&str, &str)] = &[
         "v1 or v1beta1 of TokenReview (v1beta1)",
     ),
     (
+        "authorization-config",
+        "an AuthorizationConfiguration: authorizers in their order, read again when it changes",
+    ),
+    (
         "authorization-mode",
-        "AlwaysAllow lets everybody who is known do everything; any other: RBAC",
+        "authorizers in their order: AlwaysAllow (default), AlwaysDeny, RBAC, Webhook; Node has no opinion here",
+    ),
+    (
+        "authorization-webhook-cache-authorized-ttl",
+        "how long a webhook is believed when it allows (5m)",
+    ),
+    (
+        "authorization-webhook-cache-unauthorized-ttl",
+        "how long a webhook is believed when it does not (30s)",
+    ),
+    (
+        "authorization-webhook-config-file",
+        "a kubeconfig that says where the webhook of mode Webhook is",
+    ),
+    (
+        "authorization-webhook-version",
+        "the version of SubjectAccessReview that it is sent (v1beta1)",
     ),
     ("bind-address", "where to listen (0.0.0.0)"),
     (
@@ -238,8 +258,16 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ("etcd-cafile", "who signs etcd's certificate"),
     ("etcd-certfile", "the certificate shown to etcd"),
     (
+        "admission-control-config-file",
+        "an AdmissionConfiguration, of which the part of PodSecurity counts",
+    ),
+    (
         "disable-admission-plugins",
-        "with ServiceAccount, pods get no service account; other plugins stay",
+        "DefaultIngressClass, LimitRanger, PersistentVolumeClaimResize, PodSecurity, ServiceAccount; other plugins stay",
+    ),
+    (
+        "enable-admission-plugins",
+        "OwnerReferencesPermissionEnforcement; others that are off by default stay off",
     ),
     (
         "enable-bootstrap-token-auth",
