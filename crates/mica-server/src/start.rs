@@ -229,7 +229,7 @@ impl Server {
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
         });
-        server.publish_authentication(&options.client_ca).await?;
+        Box::pin(server.publish_authentication(&options.client_ca)).await?;
         Ok(server)
     }
 

@@ -88,7 +88,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         let named: Vec<String> = settings.ignored.iter().map(|name| format!("--{name}")).collect();
         tracing::info!("without effect here: {}", named.join(" "));
     }
-    until_stopped(start(&settings), DRAIN_TIMEOUT).await?;
+    until_stopped(Box::pin(start(&settings)), DRAIN_TIMEOUT).await?;
     tracing.flush().await;
     Ok(())
 }
