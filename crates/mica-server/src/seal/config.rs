@@ -31,16 +31,16 @@ pub struct BadConfiguration(String);
 struct File {
     api_version: String,
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     resources: Vec<Rule>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     resources: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     providers: Vec<Provider>,
 }
 
@@ -62,6 +62,7 @@ struct Nothing {}
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Keys {
+    #[serde(deserialize_with = "list")]
     keys: Vec<Key>,
 }
 
@@ -70,6 +71,11 @@ struct Keys {
 struct Key {
     name: String,
     secret: String,
+}
+
+/// A list, which may be written as nothing.
+fn list<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Option::<Vec<T>>::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// How the values of some resources are hidden: the first way writes, all read.

@@ -150,7 +150,6 @@ impl PlaneKeyring {
         ))
     }
 
-    #[expect(clippy::type_complexity, reason = "what is there, and what can be made of it")]
     async fn read(
         &self,
         plane: PlaneId,
