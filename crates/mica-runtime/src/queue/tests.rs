@@ -1,3 +1,5 @@
+//! What the queue promises, with a clock that the tests turn.
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
