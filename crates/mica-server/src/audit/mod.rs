@@ -252,11 +252,10 @@ impl Auditor {
     }
 
     fn trail<'a>(self: &Arc<Self>, asking: &Asking<'a>) -> &'a Trail {
-        let made = asking.context.audit.get_or_init(|| {
+        asking.context.audit.get_or_init(|| {
             let record = asking.record();
             Box::new(Trail::new(self.clone(), record))
-        });
-        made
+        })
     }
 
     fn deliver(&self, of: &Of, event: &Event<'_>, line: Bytes) {
@@ -445,28 +444,4 @@ fn source_ips(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn proxies_are_named_before_the_peer_and_nobody_twice() {
-        let peer: IpAddr = "127.0.0.1".parse().unwrap();
-        for (forwarded, real, expected) in [
-            ("", "", &["127.0.0.1"][..]),
-            (
-                "1.2.3.4, nobody, 10.0.0.7",
-                "9.9.9.9",
-                &["1.2.3.4", "10.0.0.7", "9.9.9.9", "127.0.0.1"],
-            ),
-            ("1.2.3.4", "1.2.3.4", &["1.2.3.4", "127.0.0.1"]),
-            ("1.2.3.4,127.0.0.1", "", &["1.2.3.4", "127.0.0.1"]),
-            ("127.0.0.1,1.2.3.4", "", &["127.0.0.1", "1.2.3.4", "127.0.0.1"]),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-forwarded-for", forwarded.parse().unwrap());
-            headers.insert("x-real-ip", real.parse().unwrap());
-            let ips: Vec<String> = source_ips(&headers, peer).iter().map(ToString::to_string).collect();
-            assert_eq!(ips, expected);
-        }
-    }
-}
+mod tests;

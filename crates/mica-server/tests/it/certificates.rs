@@ -17,7 +17,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 
-struct Asking<'a> {
+pub struct Asking<'a> {
     signer: &'a str,
     subject: &'a [(DnType, &'a str)],
     names: Vec<SanType>,
@@ -26,7 +26,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn client(subject: &'a [(DnType, &'a str)]) -> Self {
+    pub fn client(subject: &'a [(DnType, &'a str)]) -> Self {
         Self {
             signer: CLIENT,
             subject,
@@ -70,7 +70,7 @@ impl<'a> Asking<'a> {
         (key, answer)
     }
 
-    async fn issued(&self, api: &Api, name: &str) -> Issued {
+    pub async fn issued(&self, api: &Api, name: &str) -> Issued {
         let (key, answer) = self.answered(api, name).await;
         let encoded = text(&answer, "/status/certificate");
         Issued {

@@ -1,14 +1,17 @@
 //! Tenants who try to reach what is not theirs, in every way that we could think of.
 //!
-//! Two planes, each with a treasure. `robot` is a service account of plane `a` that may do everything there; `ann` is an
+//! Two planes, each with a treasure. `robot` is a service account of plane `a` that may do everything there, and so may
+//! `carol`, whose certificate that plane signed; `ann` is an
 //! identity of the platform that root lets into `a` as an administrator; `eve` is one that it lets in nowhere. Whatever they
 //! try, nobody sees the treasure of `b` or of root, and nobody learns whether a plane exists that they may not enter.
 
 use bytes::Bytes;
 use expect_test::expect;
 use http::Method;
+use rcgen::DnType;
 use serde_json::{Value, json};
 
+use super::certificates::Asking;
 use super::fixture::certificate_in;
 use super::world::{Answer, Api, MAPS, PLANES, World, map, names, text};
 
@@ -45,6 +48,8 @@ struct Land {
     world: World,
     root: Api,
     robot: Tenant,
+    /// With a certificate that plane `a` signed, and everything there.
+    carol: Tenant,
     ann: Tenant,
     eve: Tenant,
     nobody: Tenant,
@@ -80,6 +85,15 @@ impl Land {
             .await
             .expect(201);
         let asked = a.post(&format!("{ACCOUNTS}/robot/token"), &json!({})).await.expect(201);
+        let carol = Asking::client(&[(DnType::CommonName, "carol")])
+            .issued(&a, "carol")
+            .await;
+        let mut of_carol = everything.clone();
+        of_carol["metadata"]["name"] = "carol".into();
+        of_carol["subjects"] = json!([{"kind": "User", "name": "carol"}]);
+        a.post(&format!("{RBAC}/clusterrolebindings"), &of_carol)
+            .await
+            .expect(201);
         let rules = json!([{"apiGroups": ["mica.dev"], "resources": ["planes/content"], "resourceNames": ["a"], "verbs": ["admin"]}]);
         let role = json!({"metadata": {"name": "ann"}, "rules": rules});
         root.post(&format!("{RBAC}/clusterroles"), &role).await.expect(201);
@@ -99,6 +113,11 @@ impl Land {
         }
         let (eve, ann) = (tenants.pop().unwrap(), tenants.pop().unwrap());
         let anonymous = world.as_user(None).await;
+        let carol = Tenant {
+            name: "carol",
+            api: world.as_user(Some(&carol)).await,
+            token: None,
+        };
         let robot = Tenant {
             name: "robot",
             api: anonymous.clone(),
@@ -110,7 +129,7 @@ impl Land {
             token: None,
         };
         // All of it counts now.
-        for tenant in [&robot, &ann] {
+        for tenant in [&robot, &carol, &ann] {
             while tenant.get(&at("a", MAPS)).await.code() != 200 {
                 tokio::task::yield_now().await;
             }
@@ -119,14 +138,15 @@ impl Land {
             world,
             root,
             robot,
+            carol,
             ann,
             eve,
             nobody,
         }
     }
 
-    fn tenants(&self) -> [&Tenant; 4] {
-        [&self.robot, &self.ann, &self.eve, &self.nobody]
+    fn tenants(&self) -> [&Tenant; 5] {
+        [&self.robot, &self.carol, &self.ann, &self.eve, &self.nobody]
     }
 }
 
