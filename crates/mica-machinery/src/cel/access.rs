@@ -12,17 +12,20 @@ use super::types::Type;
 
 /// Compiles a match condition.
 pub fn compile(source: &str) -> Result<Program, Refusal> {
-    let program = ENV.compile(source).map_err(|error| match error {
-        CompileError::Issues(errors) => Refusal::Compilation(errors),
-        CompileError::Instantiation { why, .. } => Refusal::Instantiation(why),
-    })?;
-    match program.result_type() {
-        Type::Bool => Ok(program),
-        other => Err(Refusal::Type {
+    let compiled = ENV.compile(source);
+    let found = match &compiled {
+        Ok(program) => program.result_type(),
+        // The type is looked at first.
+        Err(CompileError::Instantiation { result_type, .. }) => result_type,
+        Err(CompileError::Issues(errors)) => return Err(Refusal::Compilation(errors.clone())),
+    };
+    if *found != Type::Bool {
+        return Err(Refusal::Type {
             wanted: "bool",
-            found: other.full_name(),
-        }),
+            found: found.full_name(),
+        });
     }
+    compiled.map_err(|error| Refusal::Instantiation(error.to_string()))
 }
 
 static ENV: LazyLock<Env> = LazyLock::new(|| Env::new().with_declared("request", request()));
