@@ -142,6 +142,7 @@ fn our_own_kind_is_described_from_its_facts() {
         expect![[r##"
             description "PlaneSpec is what a plane should be."
             .addresses {"description":"Addresses are further addresses at which the plane is served, beside /clusters/{name}/control-plane.","items":{"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAddress"}],"default":{}},"type":"array","x-kubernetes-list-map-keys":["type","value"],"x-kubernetes-list-type":"map"}
+            .audit {"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAudit"}],"description":"Audit is what is written down of the plane's requests beside what the platform writes down."}
             .authentication {"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneAuthentication"}],"description":"Authentication says whose tokens the plane accepts beside its own. Those users are the plane's, and nobody elsewhere."}
             .className {"description":"ClassName names the PlaneClass of the plane. A plane that names none is of the class \"default\". A class that does not exist limits nothing.","type":"string"}
             .limits {"allOf":[{"$ref":"#/components/schemas/dev.mica.v1alpha1.PlaneLimits"}],"description":"Limits are the plane's own limits. They stand before those of its class."}
