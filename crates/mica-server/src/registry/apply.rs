@@ -11,7 +11,7 @@ use super::write::{Managers, Old, Step, TRIES, WriteRequest, Written, contended}
 use super::{Registry, check_state};
 use crate::authz::Grant;
 use crate::error::ApiError;
-use crate::options::WriteOptions;
+use crate::options::{WriteOptions, parse_version};
 use crate::scheme::Form;
 
 pub struct ApplyRequest {
@@ -38,10 +38,15 @@ impl Registry {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
             let mut wanted = merged(self, &step, live, &request).await?;
+            let is_same =
+                live.is_some_and(|live| served.custom_kind().is_some() && managed::equal_but_for_managers(live, &wanted));
+            settle_metadata(target, &mut wanted)?;
             check_name(target, &wanted)?;
             let Some(old) = old else {
                 refuse_uid(&step, &request.applied)?;
-                // A version of what does not exist says nothing.
+                // A version of what does not exist says nothing, but must be one.
+                parse_version(object::string(&wanted, &["metadata", "resourceVersion"]))
+                    .map_err(|error| error.for_update())?;
                 object::remove(&mut wanted, &["metadata", "resourceVersion"]);
                 let (options, manager) = (request.options.clone(), request.manager.clone());
                 let create = WriteRequest {
@@ -56,8 +61,6 @@ impl Registry {
                     answer => return answer,
                 }
             };
-            let is_same = served.custom_kind().is_some() && managed::equal_but_for_managers(old.seen(), &wanted);
-            settle_metadata(target, &mut wanted)?;
             let warnings = Vec::from_iter(meta::dedup_owner_references(
                 metadata_mut(&mut wanted),
                 Admission::After,

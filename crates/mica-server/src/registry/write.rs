@@ -311,6 +311,9 @@ impl Registry {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
+        if request.managers == Managers::Applied {
+            clean_applied(served, &mut object)?;
+        }
         let name = object::name(&object).to_owned();
         let definition = step.target().definition.as_ref();
         let packed = self

@@ -1,5 +1,6 @@
 //! Custom resources: planes have their own, definitions settle, change and go, and what they define goes with them.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::world::{World, names, text};
@@ -263,6 +264,39 @@ async fn what_an_object_says_that_it_is_is_refused_in_upstreams_words() {
     let missing = api.get(&format!("{path}/status")).await;
     assert_eq!(missing.header("warning"), r#"299 - "x.io/v1 Widget is deprecated""#);
     missing.expect(404);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_applying_makes_is_as_if_it_were_posted() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let apply = async |metadata: Value| {
+        let mut object = widget("a");
+        object["metadata"] = metadata;
+        let path = format!("{WIDGETS}/a?fieldManager=m");
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        api.call(Method::PATCH, &path, &headers, object.to_string()).await
+    };
+    let refused = apply(json!({"name": "b", "namespace": "other"})).await;
+    assert_eq!(
+        refused.message(),
+        "the namespace of the provided object does not match the namespace sent on the request"
+    );
+    let refused = apply(json!({"name": "a", "resourceVersion": "x"})).await;
+    assert_eq!((refused.code(), refused.message()), (500, r#"strconv.ParseUint: parsing "x": invalid syntax"#.to_owned()));
+    // Nothing is left of what is empty but who manages it.
+    let made = apply(json!({"name": "a", "annotations": {}, "labels": {"l": null}, "finalizers": [], "ownerReferences": null}));
+    let made = made.await.expect(201);
+    let metadata = made["metadata"].as_object().expect("metadata");
+    let names: Vec<&str> = metadata.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["creationTimestamp", "generation", "labels", "managedFields", "name", "namespace", "resourceVersion", "uid"]
+    );
+    assert_eq!(made["metadata"]["labels"], json!({"l": ""}));
     world.stop().await;
 }
 
