@@ -38,8 +38,8 @@ impl Registry {
                 return Err(ApiError::not_found(&served.name, target.object()));
             }
             let mut wanted = merged(self, &step, live, &request).await?;
-            let is_same =
-                live.is_some_and(|live| served.custom_kind().is_some() && managed::equal_but_for_managers(live, &wanted));
+            let is_same = live
+                .is_some_and(|live| served.custom_kind().is_some() && managed::equal_but_for_managers(live, &wanted));
             settle_metadata(target, &mut wanted)?;
             check_name(target, &wanted)?;
             let Some(old) = old else {

@@ -286,15 +286,29 @@ async fn what_applying_makes_is_as_if_it_were_posted() {
         "the namespace of the provided object does not match the namespace sent on the request"
     );
     let refused = apply(json!({"name": "a", "resourceVersion": "x"})).await;
-    assert_eq!((refused.code(), refused.message()), (500, r#"strconv.ParseUint: parsing "x": invalid syntax"#.to_owned()));
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (500, r#"strconv.ParseUint: parsing "x": invalid syntax"#.to_owned())
+    );
     // Nothing is left of what is empty but who manages it.
-    let made = apply(json!({"name": "a", "annotations": {}, "labels": {"l": null}, "finalizers": [], "ownerReferences": null}));
+    let made = apply(
+        json!({"name": "a", "annotations": {}, "labels": {"l": null}, "finalizers": [], "ownerReferences": null}),
+    );
     let made = made.await.expect(201);
     let metadata = made["metadata"].as_object().expect("metadata");
     let names: Vec<&str> = metadata.keys().map(String::as_str).collect();
     assert_eq!(
         names,
-        ["creationTimestamp", "generation", "labels", "managedFields", "name", "namespace", "resourceVersion", "uid"]
+        [
+            "creationTimestamp",
+            "generation",
+            "labels",
+            "managedFields",
+            "name",
+            "namespace",
+            "resourceVersion",
+            "uid"
+        ]
     );
     assert_eq!(made["metadata"]["labels"], json!({"l": ""}));
     world.stop().await;
