@@ -48,13 +48,20 @@ impl<'n, 'o> OldItems<'n, 'o> {
     }
 }
 
+/// Items that lack a key, or whose key is no scalar, stand for nothing.
 fn key_of(keys: &[compact_str::CompactString], item: &Value) -> Option<String> {
     let members = item.as_object()?;
-    let values: Vec<Option<&Value>> = keys.iter().map(|key| members.get(key.as_str())).collect();
-    let text = values
-        .iter()
-        .map(|value| value.map_or_else(String::new, Value::to_string));
-    Some(text.collect::<Vec<_>>().join("\n"))
+    let mut text = String::new();
+    for key in keys {
+        match members.get(key.as_str())? {
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+            scalar => {
+                text.push_str(&scalar.to_string());
+                text.push('\n');
+            }
+        }
+    }
+    Some(text)
 }
 
 /// Whether a value equals the one it replaces.

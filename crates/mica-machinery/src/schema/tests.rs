@@ -368,6 +368,12 @@ fn what_did_not_change_is_forgiven() {
         errors(new, old),
         "[spec.f: Too long: may not be more than 3 bytes, spec.l[1].v: Invalid value: 6: spec.l[1].v in body should be less than or equal to 1, spec.o.b: Required value]"
     );
+    // An item without its key stands for nothing, also if it did not change.
+    let keyless = json!({"l": [{"v": 5}]});
+    assert_eq!(
+        errors(keyless.clone(), keyless),
+        "spec.l[0].v: Invalid value: 5: spec.l[0].v in body should be less than or equal to 1"
+    );
 }
 
 /// A schema whose rules are run.
