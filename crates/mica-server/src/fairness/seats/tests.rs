@@ -340,7 +340,9 @@ fn a_wide_request_is_not_passed_for_ever() {
 #[test]
 fn who_gives_up_is_in_nobodys_way() {
     let (mut board, levels) = (Board::new(5), one_level());
-    (0..4).for_each(|_| drop(board.come(plane(1), &levels, 0, 1, 1)));
+    for _ in 0..4 {
+        board.come(plane(1), &levels, 0, 1, 1);
+    }
     let Came::Waits(first) = board.come(plane(1), &levels, 0, 1, 1) else {
         panic!("four of five are taken");
     };
