@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::error::ApiError;
+use crate::http::Body;
 use crate::http::limit::REQUEST_TIMEOUT;
 use crate::metrics;
 use crate::plane::Plane;
@@ -73,6 +74,7 @@ pub struct Fairness {
     room: Option<Arc<Room>>,
     flows: FlowCache,
     patience: Duration,
+    seats: u32,
     pace: Arc<Pace>,
     pub sizes: Arc<Sizes>,
 }
@@ -126,6 +128,7 @@ impl Fairness {
             room,
             flows: FlowCache::new(store, Metrics::new(registry, options.seats)),
             patience: options.patience,
+            seats: options.seats,
             pace: Pace::new(),
             sizes: Arc::default(),
         }
@@ -134,6 +137,14 @@ impl Fairness {
     /// Keeps what is known of flow schemas true. Ends when the store closes.
     pub async fn follow(&self) {
         self.flows.follow().await;
+    }
+
+    /// The answer to `/metrics` of a plane: what its levels have.
+    pub async fn plane_metrics(&self, plane: &Plane) -> Result<http::Response<Body>, ApiError> {
+        let flows = self.flows.of(plane).await?;
+        let mut text = metrics::Text::default();
+        metric::show_limits(&flows.shared.flows.levels, self.seats, &mut text);
+        Ok(metrics::respond(text.finish()))
     }
 
     /// Says which flow of its plane a request belongs to.

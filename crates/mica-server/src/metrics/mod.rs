@@ -71,8 +71,13 @@ impl Registry {
 
     /// The answer to `/metrics`.
     pub fn respond(&self) -> Response<Body> {
-        let mut response = Response::new(Body::full(self.encode()));
-        response.headers_mut().insert(CONTENT_TYPE, CONTENT);
-        response
+        respond(self.encode())
     }
+}
+
+/// The answer that consists of metrics.
+pub fn respond(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::full(text));
+    response.headers_mut().insert(CONTENT_TYPE, CONTENT);
+    response
 }

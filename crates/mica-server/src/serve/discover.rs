@@ -140,6 +140,11 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         ["metrics"] if call.located.address == Address::Root => {
             return Ok(call.server.metrics.respond());
         }
+        // What concerns the plane alone: the rest is the platform's to know.
+        ["metrics"] if matches!(call.located.address, Address::Plane(_) | Address::Project(_)) => {
+            let plane = call.server.plane(&call.located.address).await?;
+            return call.server.fairness.plane_metrics(&plane).await;
+        }
         ["openapi", rest @ ..] => return openapi(call, rest).await,
         [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => return issuer(call, &segments).await,
         [endpoint, check @ ..] => match Endpoint::parse(endpoint) {

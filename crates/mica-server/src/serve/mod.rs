@@ -39,7 +39,7 @@ use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::registry::Registry;
-use crate::request::{self, Address, Located, Path, Query};
+use crate::request::{self, Address, Located, Path, Query, ResourcePath};
 use crate::seal::Sealing;
 use crate::{http::limit, metrics};
 use enter::Visitor;
@@ -227,27 +227,33 @@ async fn answer(
     }
     match path? {
         Path::Resource(path) => {
-            let mut answer = resource::answer(&mut call, &path).await;
-            for _ in 1..STALE_PLANE_TRIES {
-                if !answer.as_ref().is_err_and(ApiError::is_stale_plane) {
-                    break;
-                }
-                server.forget(&call.located.address).await;
-                call.warnings.clear();
-                answer = resource::answer(&mut call, &path).await;
-            }
-            match answer {
-                Ok(mut response) => {
-                    warn(&mut response, &call.warnings);
-                    Ok(entered.until_made(response))
-                }
-                Err(error) => Err(error.warned(&call.warnings)),
-            }
+            let response = answer_resource(&mut call, &path).await?;
+            Ok(entered.until_made(response))
         }
         path => {
             authorize_path(&call, &path, &inside).await?;
             Box::pin(discover::answer(&call, &path)).await
         }
+    }
+}
+
+/// Answers about a resource, and starts over if the plane turns out to have changed meanwhile.
+async fn answer_resource(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
+    let mut answer = resource::answer(call, path).await;
+    for _ in 1..STALE_PLANE_TRIES {
+        if !answer.as_ref().is_err_and(ApiError::is_stale_plane) {
+            break;
+        }
+        call.server.forget(&call.located.address).await;
+        call.warnings.clear();
+        answer = resource::answer(call, path).await;
+    }
+    match answer {
+        Ok(mut response) => {
+            warn(&mut response, &call.warnings);
+            Ok(response)
+        }
+        Err(error) => Err(error.warned(&call.warnings)),
     }
 }
 

@@ -209,7 +209,7 @@ async fn a_schema_says_whether_its_level_exists() {
 }
 
 #[tokio::test]
-async fn metrics_tell_the_seats_of_root_s_levels() {
+async fn metrics_of_a_plane_tell_the_seats_of_its_levels() {
     let world = World::start().await;
     let root = world.root().await;
     root.post(&format!("{FLOW}/prioritylevelconfigurations"), &rejecting("mine"))
@@ -225,6 +225,15 @@ async fn metrics_tell_the_seats_of_root_s_levels() {
         "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"workload-low\"} 244",
     )
     .await;
+    let plane = world.plane("p").await;
+    let levels = format!("{FLOW}/prioritylevelconfigurations");
+    plane.post(&levels, &rejecting("theirs")).await.expect(201);
+    let line = "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"theirs\"} 3";
+    until_metric_of(&plane, line).await;
+    let told = String::from_utf8(plane.get("/metrics").await.body.to_vec()).unwrap();
+    let mut other = told.lines().filter(|line| !line.starts_with('#'));
+    let other = other.find(|line| !line.starts_with("apiserver_flowcontrol_"));
+    assert_eq!(other, None, "a plane is told of nothing but its levels");
 }
 
 /// The same of what `/metrics` answers.
