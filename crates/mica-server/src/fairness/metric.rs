@@ -127,27 +127,27 @@ impl Collect for LevelLimits {
 /// What each level has of so many seats.
 pub fn show_limits(levels: &Levels, seats: u32, text: &mut Text) {
     let bounds: Vec<Bounds> = (0..levels.all.len()).map(|at| levels.bounds(at, seats)).collect();
-        let mut show = |name, help, value: fn(&Bounds) -> u32| {
-            text.family(name, help, "gauge");
-            for (level, bounds) in levels.all.iter().zip(&bounds) {
-                text.sample(name, &[("priority_level", &level.name)], f64::from(value(bounds)));
-            }
-        };
-        show(
-            "apiserver_flowcontrol_nominal_limit_seats",
-            "Seats that are a level's own, if its plane is alone.",
-            |bounds| bounds.nominal,
-        );
-        show(
-            "apiserver_flowcontrol_lower_limit_seats",
-            "Seats that others leave to a level, if its plane is alone.",
-            |bounds| bounds.reserved,
-        );
-        show(
-            "apiserver_flowcontrol_upper_limit_seats",
-            "Seats that a level may have while others are idle, if its plane is alone.",
-            |bounds| bounds.most,
-        );
+    let mut show = |name, help, value: fn(&Bounds) -> u32| {
+        text.family(name, help, "gauge");
+        for (level, bounds) in levels.all.iter().zip(&bounds) {
+            text.sample(name, &[("priority_level", &level.name)], f64::from(value(bounds)));
+        }
+    };
+    show(
+        "apiserver_flowcontrol_nominal_limit_seats",
+        "Seats that are a level's own, if its plane is alone.",
+        |bounds| bounds.nominal,
+    );
+    show(
+        "apiserver_flowcontrol_lower_limit_seats",
+        "Seats that others leave to a level, if its plane is alone.",
+        |bounds| bounds.reserved,
+    );
+    show(
+        "apiserver_flowcontrol_upper_limit_seats",
+        "Seats that a level may have while others are idle, if its plane is alone.",
+        |bounds| bounds.most,
+    );
 }
 
 impl FlowMetrics {
