@@ -402,10 +402,10 @@ mod tests {
     }
 
     fn refused(rules: &str) -> String {
-        let error = Table::parse(file(rules).as_bytes())
-            .err()
-            .expect("it is refused")
-            .to_string();
+        let Err(error) = Table::parse(file(rules).as_bytes()) else {
+            panic!("{rules} is taken");
+        };
+        let error = error.to_string();
         assert!(!error.contains(KEY), "{error}");
         error
     }
