@@ -7,7 +7,8 @@ use mica_machinery::strategic::decode_converted;
 use serde_json::{Value, json};
 
 use super::rules::{check_name, metadata_mut, settle_metadata};
-use super::write::{Managers, Old, Step, TRIES, WriteRequest, Written, contended};
+use super::step::Step;
+use super::write::{Managers, Old, TRIES, WriteRequest, Written, contended};
 use super::{Registry, check_state};
 use crate::authz::Grant;
 use crate::error::ApiError;

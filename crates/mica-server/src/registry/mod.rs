@@ -21,6 +21,7 @@ mod room;
 mod rules;
 mod scan;
 mod select;
+mod step;
 mod token;
 mod watch;
 mod write;

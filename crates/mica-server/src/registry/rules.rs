@@ -7,7 +7,7 @@ use mica_machinery::meta::{self, FinalizerRule};
 use mica_machinery::{names, object};
 use serde_json::Value;
 
-use super::write::Step;
+use super::step::Step;
 use crate::authz::Target;
 use crate::error::{ApiError, MODIFIED};
 use crate::options::parse_version;

@@ -3,11 +3,7 @@
 //! The order of steps is upstream's (`endpoints/handlers`, `registry/rest`, `registry/generic/registry/store.go`), because
 //! clients can tell: which error wins, what managed fields record, what a no-op leaves alone.
 
-use std::sync::Arc;
-
 use mica_machinery::admission::Operation;
-use mica_machinery::field;
-use mica_machinery::kind::WriteContext;
 use mica_machinery::managed;
 use mica_machinery::meta::{self, Admission};
 use mica_machinery::object;
@@ -15,13 +11,12 @@ use mica_machinery::schema::Malformed;
 use mica_store::{CommitError, Key, Revision, Txn, Write};
 use serde_json::Value;
 
-use super::convert::converts_by_webhook;
-use super::face::{Asked, CONVERSION_ROUNDS, Faces};
 use super::form::{document, read_back, served_value, stored_value, to_stored};
 use super::room::change_of;
 use super::rules::{
     check_name, check_uid, check_version, create_errors, goes_now, metadata_mut, settle_metadata, update_errors,
 };
+use super::step::Step;
 use super::{Entry, Registry, charge, check_state, owner};
 use crate::admission::{Admissions, Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
@@ -107,131 +102,6 @@ impl Old {
     pub(super) fn seen(&self) -> &Value {
         self.face.as_ref().unwrap_or(&self.stored)
     }
-}
-
-/// One write as the steps see it.
-pub(super) struct Step<'a> {
-    grant: &'a Grant,
-    options: &'a WriteOptions,
-    manager: &'a str,
-    view: Option<&'a dyn View>,
-    now: jiff::Timestamp,
-}
-
-impl<'a> Step<'a> {
-    pub(super) fn new(grant: &'a Grant, options: &'a WriteOptions, manager: &'a str) -> Self {
-        Self {
-            grant,
-            options,
-            manager,
-            view: None,
-            now: jiff::Timestamp::now(),
-        }
-    }
-
-    pub(super) fn target(&self) -> &'a Target {
-        &self.grant.target
-    }
-
-    pub(super) fn served(&self) -> &'a Arc<Served> {
-        &self.grant.target.served
-    }
-
-    fn context(&self) -> WriteContext<'a> {
-        let (served, user) = (self.served(), &self.grant.user);
-        WriteContext {
-            now: self.now,
-            subresource: &self.grant.target.subresource,
-            group: served.group(),
-            version: served.version(),
-            user: user.as_kind(),
-        }
-    }
-
-    /// Records this write in the managed fields of `new`, which is in the version of the request.
-    async fn record_manager(&self, registry: &Registry, live: Option<&Value>, new: &mut Value, managers: Managers) {
-        let Managers::Recorded(asked) = managers else {
-            return;
-        };
-        if !self.served().custom_kind().is_some_and(converts_by_webhook) {
-            return self.try_write(&Asked::default(), |write| managed::update(live, new, asked, write));
-        }
-        let recorded = self.with_write(registry, |write| {
-            let mut recorded = new.clone();
-            managed::update(live, &mut recorded, asked, write);
-            recorded
-        });
-        match recorded.await {
-            Ok(recorded) => *new = recorded,
-            // As upstream: nobody manages anything then, and the write goes on.
-            Err(_) => {
-                object::remove(new, &["metadata", "managedFields"]);
-            }
-        }
-    }
-
-    /// This write as managed fields see it. Run again whenever it turned out to need an object in a version that only a
-    /// webhook can make, which is then asked.
-    pub(super) async fn with_write<T>(
-        &self,
-        registry: &Registry,
-        use_: impl Fn(&managed::Write<'_>) -> T,
-    ) -> Result<T, ApiError> {
-        let mut asked = Asked::default();
-        for _ in 0..CONVERSION_ROUNDS {
-            let done = self.try_write(&asked, &use_);
-            if !self.target().answer(registry, &mut asked).await? {
-                return Ok(done);
-            }
-        }
-        Err(ApiError::internal("managed fields have too many versions"))
-    }
-
-    fn try_write<T>(&self, asked: &Asked, use_: impl FnOnce(&managed::Write<'_>) -> T) -> T {
-        let served = self.served();
-        let subresource = self.grant.target.subresource.as_str();
-        use_(&managed::Write {
-            manager: self.manager,
-            api_version: &served.api_version,
-            subresource,
-            time: self.now,
-            schema: served.merge_type(),
-            reset: &managed::Set::of_fields(served.strategy().reset_fields(subresource)),
-            versions: &Faces {
-                served,
-                target: &self.grant.target,
-                asked,
-            },
-        })
-    }
-
-    fn invalid(&self, object: &Value, errors: &[field::Error]) -> Result<(), ApiError> {
-        if errors.is_empty() {
-            return Ok(());
-        }
-        let served = self.served();
-        // Kinds with two faces are validated, and named in errors, as what they are stored as.
-        let (group, kind) = match served.face() {
-            Some(stored) => (stored.group, stored.kind),
-            // A custom object may say that it is of another kind, and is named so.
-            None if served.custom_kind().is_some() => {
-                let (group, version) = split_version(object::string(object, &["apiVersion"]));
-                if version.is_empty() {
-                    return Err(ApiError::internal(
-                        "Object 'apiVersion' is missing in 'object has no apiVersion field'",
-                    ));
-                }
-                (group, object::string(object, &["kind"]))
-            }
-            None => (served.group(), served.kind()),
-        };
-        Err(ApiError::invalid(group, kind, object::name(object), errors))
-    }
-}
-
-/// Group and version of an apiVersion.
-fn split_version(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 impl Registry {

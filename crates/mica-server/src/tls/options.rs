@@ -101,7 +101,12 @@ mod tests {
         }
         assert_eq!(all.versions().len(), 2);
         let one = TlsOptions::new("VersionTLS12", &["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"]).unwrap();
-        let names: Vec<_> = one.provider().cipher_suites.iter().map(SupportedCipherSuite::suite).collect();
+        let names: Vec<_> = one
+            .provider()
+            .cipher_suites
+            .iter()
+            .map(SupportedCipherSuite::suite)
+            .collect();
         assert_eq!(names.len(), 4, "{names:?}");
         assert!(names.contains(&CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256));
         assert!(TlsOptions::new("", &["TLS_AES_128_GCM_SHA256"]).is_ok());

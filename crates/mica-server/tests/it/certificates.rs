@@ -217,7 +217,9 @@ async fn what_a_signer_does_not_sign_fails_in_upstreams_words() {
         "kubernetes.io/kubelet-serving",
     );
     let name = || vec![SanType::DnsName("a.example".try_into().unwrap())];
-    let cases: [(&str, &[(DnType, &str)], Vec<SanType>, &[&str], &str); 9] = [
+    /// Signer, subject, further names, usages, and what is wrong.
+    type Case<'a> = (&'a str, &'a [(DnType, &'a str)], Vec<SanType>, &'a [&'a str], &'a str);
+    let cases: [Case<'_>; 9] = [
         (
             CLIENT,
             &plain,

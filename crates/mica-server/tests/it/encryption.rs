@@ -64,7 +64,7 @@ async fn prefix(store: &Arc<dyn Store>, end: &str) -> String {
     let values = raw(store, end).await;
     assert_eq!(values.len(), 1, "{end}");
     let text = String::from_utf8_lossy(&values[0]).into_owned();
-    text.chars().take_while(|c| c.is_ascii_graphic()).take(28).collect()
+    text.chars().take_while(char::is_ascii_graphic).take(28).collect()
 }
 
 async fn plan(api: &Api, name: &str) -> String {
