@@ -87,14 +87,15 @@ impl Server {
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
         let proven = match self.authenticator.named(context, headers) {
-            Some(user) => Some(user),
-            None => Box::pin(self.prove_certificate(context, &located.address)).await?,
+            Some(user) => Ok(Some(user)),
+            None => Box::pin(self.prove_certificate(context, &located.address)).await,
         };
         let user = match proven {
-            Some(user) => user,
-            None => match bearer(headers)? {
+            Ok(Some(user)) => user,
+            // A certificate that proves nothing does not spoil a token that does.
+            unproven => match bearer(headers)? {
                 Some(token) => Box::pin(self.prove_token(token, &located.address)).await?,
-                None => self.authenticator.nobody(located)?,
+                None => unproven.and_then(|_| self.authenticator.nobody(located))?,
             },
         };
         let user = without_reserved(user);

@@ -1,10 +1,14 @@
 //! Tokens of service accounts: issued, accepted in their plane alone, gone with what they are bound to.
 
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
+use mica_server::pki::Authority;
 use serde_json::{Value, json};
 
+use super::fixture::client_certificate;
 use super::world::{Answer, Api, MAPS, World, text};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
@@ -180,4 +184,20 @@ async fn a_secret_of_an_account_holds_its_token_and_goes_with_it() {
     one.delete(&format!("{ACCOUNTS}/robot")).await.expect(200);
     assert_eq!(one.get(&format!("{SECRETS}/s")).await.code(), 404);
     assert_eq!(two.get(&format!("{SECRETS}/s")).await.code(), 200);
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_trusts_does_not_spoil_a_token() {
+    let world = World::start().await;
+    let root = world.root().await;
+    account(&root, "robot").await;
+    let token = token(&root, "robot", json!({})).await;
+    let stranger = Authority::generate("stranger", SystemTime::now()).unwrap();
+    let nobody = world.as_user(Some(&client_certificate(&stranger, "admin"))).await;
+    assert_eq!(
+        nobody.get("/version").await.code(),
+        401,
+        "without a token it is a failed proof"
+    );
+    assert_eq!(with(&nobody, &token, "/version").await.code(), 200);
 }
