@@ -81,6 +81,11 @@ impl ServingCertificates {
         self.main.store(Arc::new(Main::new(main)));
     }
 
+    /// What handshakes that name no plane's host are shown.
+    pub fn shown(&self) -> Arc<CertifiedKey> {
+        self.main.load().key.clone()
+    }
+
     /// Makes sure that a handshake which names this host finds a certificate for it, if the host is a plane's.
     pub async fn prepare(&self, host: &str, now: SystemTime) {
         let Some(hosts) = &self.hosts else { return };
@@ -99,7 +104,7 @@ impl ServingCertificates {
         let minted = host
             .zip(self.hosts.as_ref())
             .and_then(|(host, hosts)| hosts.minted.lock().get(host, now));
-        minted.unwrap_or_else(|| self.main.load().key.clone())
+        minted.unwrap_or_else(|| self.shown())
     }
 }
 

@@ -1,13 +1,16 @@
 //! The certificate that the server shows, and those that it trusts clients by.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use mica_server::pki::{Authority, Issued, serving_names, write_private};
+use mica_server::authn::reload::Reload;
+use mica_server::pki::{Authority, Issued, PkiError, serving_names, write_private};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::sign::CertifiedKey;
 
 use super::settings::{Certificate, Settings};
 
@@ -19,18 +22,40 @@ const KEY: &str = "apiserver.key";
 /// Where upstream's own certificate says it is, beside its addresses.
 const NAMES: [&str; 3] = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
-pub fn serving(settings: &Settings) -> anyhow::Result<ServingCertificates> {
-    let pair = match &settings.certificate {
-        Certificate::Files { certificate, key } => (read(certificate)?, read(key)?),
-        Certificate::Directory(directory) => kept(directory, settings)?,
-    };
-    let (certificate_pem, key_pem) = pair;
-    let issued = Issued {
+/// The certificate that the server shows. One in files that were named is taken over when they change.
+pub fn serving(settings: &Settings) -> anyhow::Result<Arc<ServingCertificates>> {
+    match &settings.certificate {
+        Certificate::Files { certificate, key } => followed(certificate, key, &settings.reload),
+        Certificate::Directory(directory) => {
+            let pair = kept(directory, settings)?;
+            Ok(Arc::new(ServingCertificates::new(paired(pair)?)))
+        }
+    }
+}
+
+fn paired((certificate_pem, key_pem): (String, String)) -> Result<CertifiedKey, PkiError> {
+    certified_key(&Issued {
         certificate_pem,
         key_pem,
         renew_at: SystemTime::now(),
-    };
-    Ok(ServingCertificates::new(certified_key(&issued)?))
+    })
+}
+
+fn followed(certificate: &Path, key: &Path, reload: &Reload) -> anyhow::Result<Arc<ServingCertificates>> {
+    let pair = (read(certificate)?, read(key)?);
+    let contents = [(certificate, pair.0.clone()), (key, pair.1.clone())];
+    let shown = Arc::new(ServingCertificates::new(paired(pair)?));
+    for (path, content) in contents {
+        let (certificate, key, shown) = (certificate.to_owned(), key.to_owned(), shown.clone());
+        // The files change one after the other: only a pair that belongs together counts.
+        reload.follow(path, content.as_bytes(), move |_| {
+            let pair = read(&certificate).and_then(|certificate| Ok((certificate, read(&key)?)));
+            let pair = pair.map_err(|error| format!("{error:#}"))?;
+            shown.replace(paired(pair).map_err(|error| error.to_string())?);
+            Ok(())
+        });
+    }
+    Ok(shown)
 }
 
 pub fn client_roots(settings: &Settings) -> anyhow::Result<ClientRoots> {
@@ -70,4 +95,33 @@ fn kept(directory: &Path, settings: &Settings) -> anyhow::Result<(String, String
 
 fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_pair_of_files_is_shown_once_both_have_changed() {
+        let home = tempfile::tempdir().unwrap();
+        let (certificate, key) = (home.path().join("tls.crt"), home.path().join("tls.key"));
+        let issue = || {
+            let now = SystemTime::now();
+            let authority = Authority::generate(AUTHORITY_NAME, now).unwrap();
+            authority.issue_serving("server", &serving_names([]), now).unwrap()
+        };
+        let (old, new) = (issue(), issue());
+        let leaf = |issued: &Issued| CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap();
+        std::fs::write(&certificate, &old.certificate_pem).unwrap();
+        std::fs::write(&key, &old.key_pem).unwrap();
+        let reload = Reload::default();
+        let serving = followed(&certificate, &key, &reload).unwrap();
+        let shown = || serving.shown().end_entity_cert().unwrap().clone().into_owned();
+        std::fs::write(&certificate, &new.certificate_pem).unwrap();
+        reload.look();
+        assert_eq!(shown(), leaf(&old), "the key is still the old one's");
+        std::fs::write(&key, &new.key_pem).unwrap();
+        reload.look();
+        assert_eq!(shown(), leaf(&new));
+    }
 }

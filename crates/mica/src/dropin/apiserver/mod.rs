@@ -103,7 +103,7 @@ fn local_webhooks() -> EgressOptions {
 }
 
 async fn start(settings: &Settings) -> anyhow::Result<Running> {
-    let certificates = Arc::new(certificate::serving(settings)?);
+    let certificates = certificate::serving(settings)?;
     let roots = Arc::new(certificate::client_roots(settings)?);
     let tcp = port::bind(&ListenAddress {
         host: settings.listen.ip().to_string(),
