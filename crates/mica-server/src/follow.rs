@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mica_store::{Change, Key, KeyRange, Record, Signal, Store};
+use mica_store::{Key, KeyRange, Record, Signal, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
@@ -53,9 +53,8 @@ async fn once(
         };
         match signal {
             Ok(Signal::Event(event)) => {
-                if let Change::Put(value) = &event.change {
-                    let (value, revision) = (value.clone(), event.revision);
-                    seen(&event.key, &Record { value, revision });
+                if let Some(record) = event.current() {
+                    seen(&event.key, &record);
                 }
             }
             Ok(Signal::Dropped(..)) => {}

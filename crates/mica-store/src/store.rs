@@ -175,6 +175,17 @@ impl Event {
         }
     }
 
+    /// What is at the key since then, if anything.
+    pub fn current(&self) -> Option<Record> {
+        match &self.change {
+            Change::Put(value) => Some(Record {
+                value: value.clone(),
+                revision: self.revision,
+            }),
+            Change::Delete => None,
+        }
+    }
+
     /// The one encoding of this event that most watchers send, if it has been made and is of this form.
     pub fn memo(&self, form: u64) -> Option<Bytes> {
         let (made, bytes) = self.memo.get()?;

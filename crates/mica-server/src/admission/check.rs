@@ -6,24 +6,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mica_api::{GroupResource, PlaneId};
+use mica_api::GroupResource;
 use mica_machinery::admission::typecheck::{self, Typed};
-use mica_machinery::managed::OnConflict;
 use mica_machinery::object;
-use mica_store::{Change, Key, KeyRange, Record, Signal, Store, WatchError};
+use mica_store::{Key, KeyRange, Record, Signal, Store, WatchError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{GROUP, VALIDATING_POLICIES};
-use crate::authz::{self, Target};
 use crate::custom::Definitions;
 use crate::error::ApiError;
-use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::pages::Pages;
 use crate::plane::directory::Directory;
 use crate::plane::{Plane, State};
-use crate::registry::{ApplyRequest, Registry};
-use crate::request::Verb;
+use crate::registry::Registry;
 use crate::scheme::Form;
 use crate::stored::Content;
 
@@ -66,11 +62,7 @@ impl Checker {
         loop {
             match changes.next().await {
                 Ok(Signal::Event(event)) => {
-                    if let Change::Put(value) = &event.change {
-                        let record = Record {
-                            value: value.clone(),
-                            revision: event.revision,
-                        };
+                    if let Some(record) = event.current() {
                         self.consider(&event.key, &record).await;
                     }
                 }
@@ -99,7 +91,8 @@ impl Checker {
     }
 
     async fn check(&self, key: &Key, policy: Value, generation: i64) -> Result<(), ApiError> {
-        let Some(plane) = self.plane(key.plane()).await? else {
+        let plane = self.directory.by_id(key.plane()).await?;
+        let Some(plane) = plane.filter(|plane| plane.state == State::Active) else {
             return Ok(());
         };
         let mut kinds = Vec::new();
@@ -171,47 +164,13 @@ impl Checker {
         generation: i64,
         warnings: Vec<Value>,
     ) -> Result<(), ApiError> {
-        let Some(served) = plane.scheme.find(GROUP, "v1", VALIDATING_POLICIES).cloned() else {
-            return Ok(());
-        };
         let checked = if warnings.is_empty() {
             json!({})
         } else {
             json!({"expressionWarnings": warnings})
         };
-        let applied = json!({"apiVersion": served.api_version, "kind": served.kind(), "metadata": {"name": name},
-            "status": {"observedGeneration": generation, "typeChecking": checked}});
-        let target = Target {
-            plane: plane.clone(),
-            served,
-            namespace: None,
-            name: Some(name.into()),
-            subresource: "status".into(),
-            definition: None,
-        };
-        let request = ApplyRequest {
-            applied,
-            on_conflict: OnConflict::Force,
-            options: WriteOptions {
-                dry_run: DryRun::No,
-                field_manager: MANAGER.to_owned(),
-                field_validation: FieldValidation::Ignore,
-                asked_validation: String::new(),
-            },
-            manager: MANAGER.to_owned(),
-        };
-        let grant = authz::system(Verb::Patch, target);
-        self.registry.apply(&grant, request).await.map(drop)
-    }
-
-    async fn plane(&self, id: PlaneId) -> Result<Option<Arc<Plane>>, ApiError> {
-        if id == PlaneId::ROOT {
-            return Ok(Some(self.directory.root()));
-        }
-        let Some(name) = self.directory.name_of(id).await? else {
-            return Ok(None);
-        };
-        let plane = self.directory.by_name(&name).await?;
-        Ok(Some(plane).filter(|plane| plane.id == id && plane.state == State::Active))
+        let status = json!({"observedGeneration": generation, "typeChecking": checked});
+        let of = (GROUP, "v1", VALIDATING_POLICIES);
+        self.registry.apply_status(plane, of, name, status, MANAGER).await
     }
 }

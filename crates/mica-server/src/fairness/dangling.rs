@@ -6,22 +6,18 @@ use std::sync::Arc;
 
 use mica_api::PlaneId;
 use mica_machinery::field::quote;
-use mica_machinery::managed::OnConflict;
 use mica_machinery::object;
 use mica_store::{Key, KeyRange, Record, Signal, Store, Watch, WatchError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::flows::{GROUP, LEVELS, PAGE, SCHEMAS, resource};
-use crate::authz::{self, Target};
 use crate::error::ApiError;
-use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::pages::Pages;
 use crate::plane::cache::FOLLOW_AGAIN;
 use crate::plane::directory::Directory;
 use crate::plane::{Own, Plane, State};
-use crate::registry::{ApplyRequest, Registry};
-use crate::request::Verb;
+use crate::registry::Registry;
 use crate::stored::Content;
 
 /// Who upstream records for it.
@@ -132,50 +128,18 @@ impl Dangling {
     }
 
     async fn tell(&self, plane: &Arc<Plane>, name: &str, mut condition: Value) -> Result<(), ApiError> {
-        let Some(served) = plane.scheme.find(GROUP, "v1", SCHEMAS).cloned() else {
-            return Ok(());
-        };
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         condition["lastTransitionTime"] = now.into();
-        let applied = json!({"apiVersion": served.api_version, "kind": served.kind(), "metadata": {"name": name},
-            "status": {"conditions": [condition]}});
-        let target = Target {
-            plane: plane.clone(),
-            served,
-            namespace: None,
-            name: Some(name.into()),
-            subresource: "status".into(),
-            definition: None,
-        };
-        let request = ApplyRequest {
-            applied,
-            on_conflict: OnConflict::Force,
-            options: WriteOptions {
-                dry_run: DryRun::No,
-                field_manager: MANAGER.to_owned(),
-                field_validation: FieldValidation::Ignore,
-                asked_validation: String::new(),
-            },
-            manager: MANAGER.to_owned(),
-        };
-        let grant = authz::system(Verb::Patch, target);
-        self.registry.apply(&grant, request).await.map(drop)
+        let status = json!({"conditions": [condition]});
+        let of = (GROUP, "v1", SCHEMAS);
+        self.registry.apply_status(plane, of, name, status, MANAGER).await
     }
 }
 
 /// The next change: what is there now, `None` for what went. Nothing for planes that were dropped.
 async fn next(changes: &mut Watch) -> Result<Option<(Key, Option<Record>)>, WatchError> {
     Ok(match changes.next().await? {
-        Signal::Event(event) => {
-            let record = match &event.change {
-                mica_store::Change::Put(value) => Some(Record {
-                    value: value.clone(),
-                    revision: event.revision,
-                }),
-                mica_store::Change::Delete => None,
-            };
-            Some((event.key.clone(), record))
-        }
+        Signal::Event(event) => Some((event.key.clone(), event.current())),
         Signal::Dropped(..) => None,
     })
 }

@@ -1,5 +1,7 @@
 //! Server-side apply: an object becomes what its managers together want, made if it is not there.
 
+use std::sync::Arc;
+
 use mica_machinery::managed::{self, ApplyError, OnConflict};
 use mica_machinery::meta::{self, Admission};
 use mica_machinery::object;
@@ -10,9 +12,11 @@ use super::rules::{check_name, metadata_mut, settle_metadata};
 use super::step::Step;
 use super::write::{Managers, Old, TRIES, WriteRequest, Written, contended};
 use super::{Registry, check_state};
-use crate::authz::Grant;
+use crate::authz::{self, Grant, Target};
 use crate::error::ApiError;
-use crate::options::{WriteOptions, parse_version};
+use crate::options::{DryRun, FieldValidation, WriteOptions, parse_version};
+use crate::plane::Plane;
+use crate::request::Verb;
 use crate::scheme::Form;
 
 pub struct ApplyRequest {
@@ -24,6 +28,43 @@ pub struct ApplyRequest {
 }
 
 impl Registry {
+    /// Applies a status as the server's own loops do: by force, and under their name. What the plane does not serve is left.
+    pub async fn apply_status(
+        &self,
+        plane: &Arc<Plane>,
+        (group, version, plural): (&str, &str, &str),
+        name: &str,
+        status: Value,
+        manager: &str,
+    ) -> Result<(), ApiError> {
+        let Some(served) = plane.scheme.find(group, version, plural).cloned() else {
+            return Ok(());
+        };
+        let applied = json!({"apiVersion": served.api_version, "kind": served.kind(), "metadata": {"name": name},
+            "status": status});
+        let target = Target {
+            plane: plane.clone(),
+            served,
+            namespace: None,
+            name: Some(name.into()),
+            subresource: "status".into(),
+            definition: None,
+        };
+        let request = ApplyRequest {
+            applied,
+            on_conflict: OnConflict::Force,
+            options: WriteOptions {
+                dry_run: DryRun::No,
+                field_manager: manager.to_owned(),
+                field_validation: FieldValidation::Ignore,
+                asked_validation: String::new(),
+            },
+            manager: manager.to_owned(),
+        };
+        let grant = authz::system(Verb::Patch, target);
+        self.apply(&grant, request).await.map(drop)
+    }
+
     pub async fn apply(&self, grant: &Grant, request: ApplyRequest) -> Result<Written, ApiError> {
         check_state(grant)?;
         let step = Step::new(grant, &request.options, &request.manager);
