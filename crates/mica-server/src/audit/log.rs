@@ -25,7 +25,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 pub(super) const BATCH: Batch = Batch {
     max_events: 4096,
     max_bytes: 1 << 20,
-    max_wait: Duration::ZERO,
+    // Long enough that a busy server writes some hundred together, too short for anybody to notice.
+    max_wait: Duration::from_millis(20),
 };
 const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const MEGABYTE: u64 = 1 << 20;

@@ -48,6 +48,8 @@ struct State {
     bytes: usize,
     since: Option<Instant>,
     closed: bool,
+    /// What who delivers waits for.
+    wanted: Option<Batch>,
 }
 
 /// Events that are being delivered. Their room is free again when this is dropped.
@@ -92,10 +94,15 @@ impl Outbox {
         }
         state.events += 1;
         state.bytes += len;
+        let first = state.since.is_none();
         state.since.get_or_insert_with(Instant::now);
         state.waiting.push_back(event);
+        // In between nobody has to wake up: the first says when the batch is old.
+        let matters = first || state.wanted.is_none_or(|batch| state.is_full(&batch));
         drop(state);
-        self.changed.notify_one();
+        if matters {
+            self.changed.notify_one();
+        }
     }
 
     fn reserve(&self, len: usize) -> bool {
@@ -120,6 +127,7 @@ impl Outbox {
         loop {
             let ready_at = {
                 let mut state = self.state.lock();
+                state.wanted = Some(*batch);
                 match state.since {
                     None if state.closed => return None,
                     None => None,

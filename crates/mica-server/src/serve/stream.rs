@@ -29,6 +29,9 @@ use crate::wildcard::Origins;
 
 /// How much of a list is gathered before it is handed to the connection.
 const CHUNK: usize = 128 * 1024;
+
+/// Chunks that are made before others have their turn: about a millisecond's work.
+const CHUNKS_AT_ONCE: usize = 8;
 /// How much of a watch's backlog is sent together.
 const BATCH: usize = 64 * 1024;
 
@@ -166,6 +169,8 @@ struct Sending {
     chunk: BytesMut,
     first: bool,
     finished: bool,
+    /// Sent after the first.
+    chunks: usize,
 }
 
 /// A list in compact JSON, sent chunk by chunk as the store is walked. The first chunk is made before the response begins,
@@ -179,6 +184,7 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
         chunk,
         first: true,
         finished: false,
+        chunks: 0,
     };
     let first = sending.next_chunk().await?;
     if sending.first {
@@ -190,8 +196,11 @@ async fn streamed(shown: Shown, meta: ListMeta, items: Items) -> Result<Body, Ap
     }
     let rest = stream::unfold(Some(sending), |sending| async move {
         let mut sending = sending.filter(|sending| !sending.finished)?;
+        sending.chunks += 1;
         // A client that takes all at once would have this processor to itself until the list ends.
-        tokio::task::yield_now().await;
+        if sending.chunks.is_multiple_of(CHUNKS_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
         match sending.next_chunk().await {
             Ok(chunk) => Some((Ok(chunk), Some(sending))),
             Err(error) => Some((Err(error), None)),
