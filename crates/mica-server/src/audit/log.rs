@@ -24,7 +24,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Written at once at most: what comes meanwhile is the next batch.
 pub(super) const BATCH: Batch = Batch {
     max_events: 4096,
-    max_bytes: 1 << 20,
+    max_bytes: 256 << 10,
     // Long enough that a busy server writes some hundred together, too short for anybody to notice.
     max_wait: Duration::from_millis(20),
 };
@@ -73,6 +73,8 @@ impl LogOptions {
 pub(super) struct Log {
     options: LogOptions,
     out: Out,
+    /// Lines that are written together. It is used again and again, by whatever thread writes.
+    text: Vec<u8>,
 }
 
 enum Out {
@@ -91,26 +93,31 @@ impl Log {
             return Ok(Self {
                 options,
                 out: Out::Stdout,
+                text: Vec::new(),
             });
         }
         if let Some(directory) = options.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         let out = Out::open(&options.path)?;
-        Ok(Self { options, out })
+        let text = Vec::new();
+        Ok(Self { options, out, text })
     }
 
     /// Writes lines whole or not at all.
     fn write(&mut self, lines: &[Bytes]) -> io::Result<()> {
-        let text = lines.concat();
-        self.put_aside_before(text.len() as u64)?;
+        self.text.clear();
+        self.text.shrink_to(BATCH.max_bytes);
+        lines.iter().for_each(|line| self.text.extend_from_slice(line));
+        self.put_aside_before(self.text.len() as u64)?;
+        let text = &self.text;
         match &mut self.out {
             Out::Stdout => {
                 let mut out = io::stdout().lock();
-                out.write_all(&text)?;
+                out.write_all(text)?;
                 out.flush()
             }
-            Out::File { file, size } => match file.write_all(&text) {
+            Out::File { file, size } => match file.write_all(text) {
                 Ok(()) => {
                     *size += text.len() as u64;
                     Ok(())
