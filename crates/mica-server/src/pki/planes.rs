@@ -33,8 +33,10 @@ use crate::tls::{RefusedCertificate, provider};
 /// Planes whose verifiers are kept. One is about 2 KB, and making it takes a tenth of a millisecond.
 const CACHED: usize = 4096;
 
-/// The purpose of intermediates: one of the ids that everybody may take without asking.
-const PURPOSE: [u64; 3] = [2, 25, 8_106_479_329_266_893_123];
+/// The purpose of intermediates: one of the ids that everybody may take without asking. Go's parser refuses a certificate with
+/// a part of more than 31 bits.
+const PURPOSE: [u64; 3] = [2, 25, 1_887_420_659];
+const _: () = assert!(PURPOSE[2] < 1 << 31);
 
 /// What the keys of a plane are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
