@@ -82,7 +82,6 @@ def controllers(binary, kubeconfig, name, pki, log):
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
         command = [binary, f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--use-service-account-credentials=false"]
         command += [f"--root-ca-file={pki / 'ca.crt'}", f"--service-account-private-key-file={key}", f"--controllers={CONTROLLERS}"]
-        command += [f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}"]
         command += [f"--secure-port={harness.free_port()}", "--bind-address=127.0.0.1", f"--cert-dir={directory}"]
         with open(log, "wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)

@@ -1,7 +1,7 @@
 //! Signing requests, answered: what the signers of upstream's controller manager do (`pkg/controller/certificates/signer`).
 //!
 //! One loop follows the CertificateSigningRequests of all planes. One that is approved, for a signer that is built in, gets a
-//! certificate of its plane's own authority, followed by that authority; one that asks for too much is told so. Every server
+//! certificate of its plane's own authority; one that asks for too much is told so. Every server
 //! of a shared store runs one: who comes second finds the certificate there.
 
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl Signer {
         self.registry.change(&grant, MANAGER, &change).await
     }
 
-    /// The certificate that a request gets, and what signed it, in PEM.
+    /// The certificate that a request gets, in PEM.
     fn decide(&self, plane: &Plane, asked: &Value, now: jiff::Timestamp) -> Result<String, Refusal> {
         let der = request::parse(asked).map_err(Refusal::Asked)?;
         let parsed = SigningRequest::from_der(&der).map_err(|error| Refusal::Asked(error.to_string()))?;
@@ -175,10 +175,10 @@ impl Signer {
         let what = if clients { For::Clients } else { For::Servers };
         let authority = self.authorities.of(plane.id, what).map_err(Refusal::Ours)?;
         let leaf = authority.sign(&parsed, &usages, life, now).map_err(Refusal::Ours)?;
-        Ok(if plane.is_root() {
-            leaf
-        } else {
-            format!("{leaf}{}", authority.certificate_pem())
+        // Clients need no more than the leaf, as upstream. Who signed for a server is not written down elsewhere.
+        Ok(match what {
+            For::Servers if !plane.is_root() => format!("{leaf}{}", authority.certificate_pem()),
+            For::Clients | For::Servers => leaf,
         })
     }
 }
