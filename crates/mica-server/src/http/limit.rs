@@ -31,8 +31,9 @@ pub const MAX_STREAMS: u32 = 1000;
 /// reset what they no longer want now and then, and a flood of resets costs us more than them.
 pub const MAX_RESET_UNSEEN: usize = 32;
 
-/// Streams that we had to reset because a client broke the protocol; one more ends the connection.
-pub const MAX_BROKEN: usize = 64;
+/// Streams that we had to reset because a client broke the protocol; one more ends the connection. They count for as long as
+/// it lasts, and an honest client breaks it too: what it still sends of a body that was refused unread comes too late.
+pub const MAX_BROKEN: usize = 1024;
 
 /// How long a body may stand still: a request holds a seat of its plane while it is read.
 pub const BODY_PAUSE: Duration = Duration::from_secs(15);
