@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mica_store::{Key, KeyRange, Record, Signal, Store};
+use mica_store::{Key, KeyRange, Record, Signal, Store, WatchError};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
@@ -24,41 +24,42 @@ pub async fn records(
     what: &str,
     seen: impl Fn(&Key, &Record),
 ) {
-    while !stop.is_cancelled() {
-        if let Err(error) = once(store, range, stop, &seen).await {
-            tracing::warn!(%error, "{what} was interrupted; starting over");
+    again(stop, what, || once(store, range, &seen)).await;
+}
+
+/// Follows something until stopped or until the store closes, and over again whenever that fails.
+pub async fn again<F>(stop: &CancellationToken, what: &str, follow: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), ApiError>>,
+{
+    let all = async {
+        while let Err(error) = follow().await {
+            tracing::warn!(%error, "{what}: interrupted; starting over");
+            tokio::time::sleep(AGAIN).await;
         }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(AGAIN) => {}
-        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = all => {}
     }
 }
 
-async fn once(
-    store: &dyn Store,
-    range: &KeyRange,
-    stop: &CancellationToken,
-    seen: &impl Fn(&Key, &Record),
-) -> Result<(), ApiError> {
+async fn once(store: &dyn Store, range: &KeyRange, seen: &impl Fn(&Key, &Record)) -> Result<(), ApiError> {
     let mut pages = Pages::new(store, range, PAGE);
     while let Some(page) = pages.next().await? {
         page.iter().for_each(|(key, record)| seen(key, record));
     }
     let mut changes = store.watch(range.clone(), pages.revision()).await?;
     loop {
-        let signal = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            signal = changes.next() => signal,
-        };
-        match signal {
+        match changes.next().await {
             Ok(Signal::Event(event)) => {
                 if let Some(record) = event.current() {
                     seen(&event.key, &record);
                 }
             }
             Ok(Signal::Dropped(..)) => {}
-            Err(error) => return Err(ApiError::unavailable("the watch on records ended").because(error)),
+            Err(WatchError::Closed) => return Ok(()),
+            Err(error) => return Err(ApiError::unavailable("a watch ended").because(error)),
         }
     }
 }

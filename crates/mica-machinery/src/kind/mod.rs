@@ -73,6 +73,18 @@ pub enum Scope {
     Namespaced,
 }
 
+/// Everything that can be done with the objects of most kinds.
+pub const CRUD: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+
 /// One served resource of one group and version.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {

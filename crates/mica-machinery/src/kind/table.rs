@@ -10,18 +10,8 @@ use super::core::{configmap, event, limitrange, namespace, podtemplate, quota, s
 use super::extension::{definition, service};
 use super::flowcontrol::{level, schema};
 use super::review::{AccessReview, PlainReview};
-use super::{Profile, Resource, Scope, Stored, Strategy, Subresource, coordination, migration, rbac};
+use super::{CRUD, Profile, Resource, Scope, Stored, Strategy, Subresource, coordination, migration, rbac};
 
-const CRUD: &[&str] = &[
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
 const CREATE: &[&str] = &["create"];
 const SUB: &[&str] = &["get", "patch", "update"];
 const API_EXTENSIONS: &[&str] = &["api-extensions"];

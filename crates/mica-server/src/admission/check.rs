@@ -4,7 +4,6 @@
 //! its generations. One policy is checked at a time: checking takes a processor, and nobody waits for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mica_api::GroupResource;
 use mica_machinery::admission::typecheck::{self, Typed};
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{GROUP, VALIDATING_POLICIES};
 use crate::custom::Definitions;
 use crate::error::ApiError;
+use crate::follow;
 use crate::pages::Pages;
 use crate::plane::directory::Directory;
 use crate::plane::{Plane, State};
@@ -25,8 +25,6 @@ use crate::stored::Content;
 
 const MANAGER: &str = "validatingadmissionpolicy-status";
 const PAGE: usize = 100;
-/// How soon policies are followed again after the store failed.
-const FOLLOW_AGAIN: Duration = Duration::from_secs(1);
 
 /// Checks policies.
 pub struct Checker {
@@ -38,16 +36,7 @@ pub struct Checker {
 
 impl Checker {
     pub async fn run(self, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                followed = self.follow() => match followed {
-                    Ok(()) => return,
-                    Err(error) => tracing::warn!(%error, "the watch on policies was interrupted; starting over"),
-                },
-            }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-        }
+        follow::again(&stop, "type checks of policies", || self.follow()).await;
     }
 
     async fn follow(&self) -> Result<(), ApiError> {

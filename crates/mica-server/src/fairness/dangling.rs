@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::flows::{GROUP, LEVELS, PAGE, SCHEMAS, resource};
 use crate::error::ApiError;
+use crate::follow;
 use crate::pages::Pages;
-use crate::plane::cache::FOLLOW_AGAIN;
 use crate::plane::directory::Directory;
 use crate::plane::{Own, Plane, State};
 use crate::registry::Registry;
@@ -31,16 +31,7 @@ pub struct Dangling {
 
 impl Dangling {
     pub async fn run(self, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                followed = self.follow() => match followed {
-                    Ok(()) => return,
-                    Err(error) => tracing::warn!(%error, "the watch on flow schemas was interrupted; starting over"),
-                },
-            }
-            tokio::time::sleep(FOLLOW_AGAIN).await;
-        }
+        follow::again(&stop, "the levels of flow schemas", || self.follow()).await;
     }
 
     async fn follow(&self) -> Result<(), ApiError> {

@@ -5,7 +5,7 @@
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{AGE, NAME};
-use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, WriteContext, column};
+use mica_machinery::kind::{CRUD, Column, NameUse, Profile, Resource, Scope, Strategy, WriteContext, column};
 use mica_machinery::{names, object};
 use mica_store::{Key, KeyRange, PlaneKeys};
 use serde_json::Value;
@@ -30,16 +30,7 @@ pub static PLANE_CLASSES: Resource = Resource {
     categories: &[],
     scope: Scope::Cluster,
     profile: Profile::Generic,
-    verbs: &[
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
-    ],
+    verbs: CRUD,
     subresources: &[],
     stored_as: None,
     strategy: &PlaneClasses,

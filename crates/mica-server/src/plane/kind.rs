@@ -3,7 +3,7 @@
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{self, AGE, NAME};
 use mica_machinery::kind::webhook::validate_url;
-use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
+use mica_machinery::kind::{CRUD, Column, NameUse, Profile, Resource, Scope, Strategy, Subresource, WriteContext};
 use mica_machinery::{audit, authentication, names, object};
 use serde_json::{Value, json};
 
@@ -36,16 +36,7 @@ pub static PLANES: Resource = Resource {
     categories: &[],
     scope: Scope::Cluster,
     profile: Profile::Generic,
-    verbs: &[
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
-    ],
+    verbs: CRUD,
     subresources: &[
         Subresource {
             name: "fork",
