@@ -1,0 +1,3 @@
+//! The runtime against a real server in the test's own process.
+
+mod helpers;
