@@ -36,7 +36,9 @@ pub enum ApplyError {
 pub enum OwnError {
     #[error("the owner has no name or uid: it was not read from a server")]
     Unsaved,
-    #[error("the owner is in namespace {owner:?} and the object in {object:?}: garbage collection does not reach across")]
+    #[error(
+        "the owner is in namespace {owner:?} and the object in {object:?}: garbage collection does not reach across"
+    )]
     Elsewhere { owner: String, object: Option<String> },
     #[error("{kind} {name} controls the object already")]
     Controlled { kind: String, name: String },

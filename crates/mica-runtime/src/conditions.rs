@@ -206,10 +206,30 @@ mod tests {
     fn the_transition_time_is_of_the_status_alone() {
         let mut conditions = Vec::new();
         let cases = [
-            (ready(Status::False, "Pending", "One is missing."), 1, Change::Changed, 1),
-            (ready(Status::False, "Pending", "One is missing."), 2, Change::Unchanged, 1),
-            (ready(Status::False, "Pending", "Two are missing."), 3, Change::Changed, 1),
-            (ready(Status::False, "Failed", "Two are missing."), 4, Change::Changed, 1),
+            (
+                ready(Status::False, "Pending", "One is missing."),
+                1,
+                Change::Changed,
+                1,
+            ),
+            (
+                ready(Status::False, "Pending", "One is missing."),
+                2,
+                Change::Unchanged,
+                1,
+            ),
+            (
+                ready(Status::False, "Pending", "Two are missing."),
+                3,
+                Change::Changed,
+                1,
+            ),
+            (
+                ready(Status::False, "Failed", "Two are missing."),
+                4,
+                Change::Changed,
+                1,
+            ),
             (ready(Status::True, "Reconciled", ""), 5, Change::Changed, 5),
             (ready(Status::Unknown, "Waiting", ""), 6, Change::Changed, 6),
         ];
@@ -255,7 +275,10 @@ mod tests {
         };
         assert_eq!(check(&good("Ready", "Reconciled")), Ok(()));
         assert_eq!(check(&good("example.com/Ready", "Reconciled")), Ok(()));
-        assert_eq!(check(&good("ready", "Reconciled")), Err(Broken::Type("ready".to_owned())));
+        assert_eq!(
+            check(&good("ready", "Reconciled")),
+            Err(Broken::Type("ready".to_owned()))
+        );
         assert_eq!(check(&good("Ready", "")), Err(Broken::Reason(String::new())));
         let spaced = "all is well".to_owned();
         assert_eq!(check(&good("Ready", &spaced)), Err(Broken::Reason(spaced)));

@@ -179,10 +179,10 @@ impl Correlator {
         if !self.buckets.contains_key(subject) {
             make_room(&mut self.buckets, |bucket| bucket.last);
         }
-        let bucket = self.buckets.entry(subject.clone()).or_insert(Bucket {
-            left: BURST,
-            last: now,
-        });
+        let bucket = self
+            .buckets
+            .entry(subject.clone())
+            .or_insert(Bucket { left: BURST, last: now });
         let refills = now.duration_since(bucket.last).as_secs() / REFILL.as_secs();
         if refills > 0 {
             let refills = u32::try_from(refills).unwrap_or(u32::MAX);

@@ -63,8 +63,12 @@ impl Computed {
         let Some(state) = self.0.fleet.read().as_ref().map(|read| read()) else {
             return Ok(());
         };
-        let mut clusters =
-            encoder.encode_descriptor("mica_runtime_clusters", "Clusters by their state", None, MetricType::Gauge)?;
+        let mut clusters = encoder.encode_descriptor(
+            "mica_runtime_clusters",
+            "Clusters by their state",
+            None,
+            MetricType::Gauge,
+        )?;
         for (state, count) in &state.states {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             clusters.encode_family(&[("state", *state)])?.encode_gauge(&count)?;

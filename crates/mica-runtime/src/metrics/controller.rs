@@ -30,8 +30,8 @@ pub enum ReconcileResult {
 
 /// Those of controller-runtime.
 const RECONCILE_SECONDS: &[f64] = &[
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75,
-    2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
 
 fn reconcile_seconds() -> Histogram {
@@ -245,7 +245,9 @@ impl ControllerMetrics {
             .begun
             .values()
             .map(|begun| now.saturating_duration_since(*begun).as_secs_f64());
-        let (total, longest) = seconds.fold((0.0, 0.0), |(total, longest), one| (total + one, f64::max(longest, one)));
+        let (total, longest) = seconds.fold((0.0, 0.0), |(total, longest), one| {
+            (total + one, f64::max(longest, one))
+        });
         Underway { total, longest }
     }
 }

@@ -251,25 +251,50 @@ mod tests {
         one.finish(ReconcileResult::Success);
         let text = metrics.text();
         for (start, value) in [
-            ("controller_runtime_reconcile_total{controller=\"demo\",result=\"success\"}", "1"),
-            ("controller_runtime_reconcile_time_seconds_count{controller=\"demo\"}", "1"),
-            ("controller_runtime_reconcile_time_seconds_sum{controller=\"demo\"}", "3.0"),
+            (
+                "controller_runtime_reconcile_total{controller=\"demo\",result=\"success\"}",
+                "1",
+            ),
+            (
+                "controller_runtime_reconcile_time_seconds_count{controller=\"demo\"}",
+                "1",
+            ),
+            (
+                "controller_runtime_reconcile_time_seconds_sum{controller=\"demo\"}",
+                "3.0",
+            ),
             ("controller_runtime_active_workers{controller=\"demo\"}", "1"),
             ("controller_runtime_max_concurrent_reconciles{controller=\"demo\"}", "4"),
             ("workqueue_depth{controller=\"demo\",name=\"demo\"}", "7"),
             ("workqueue_adds_total{controller=\"demo\",name=\"demo\"}", "1"),
             ("workqueue_retries_total{controller=\"demo\",name=\"demo\"}", "1"),
-            ("workqueue_queue_duration_seconds_count{controller=\"demo\",name=\"demo\"}", "2"),
-            ("workqueue_work_duration_seconds_count{controller=\"demo\",name=\"demo\"}", "1"),
-            ("workqueue_unfinished_work_seconds{controller=\"demo\",name=\"demo\"}", "3.0"),
-            ("workqueue_longest_running_processor_seconds{controller=\"demo\",name=\"demo\"}", "3.0"),
+            (
+                "workqueue_queue_duration_seconds_count{controller=\"demo\",name=\"demo\"}",
+                "2",
+            ),
+            (
+                "workqueue_work_duration_seconds_count{controller=\"demo\",name=\"demo\"}",
+                "1",
+            ),
+            (
+                "workqueue_unfinished_work_seconds{controller=\"demo\",name=\"demo\"}",
+                "3.0",
+            ),
+            (
+                "workqueue_longest_running_processor_seconds{controller=\"demo\",name=\"demo\"}",
+                "3.0",
+            ),
         ] {
             assert_eq!(line(&text, start), format!("{start} {value}"));
         }
         drop(two);
         let idle = metrics.text();
         let workers = "controller_runtime_active_workers{controller=\"demo\"}";
-        assert_eq!(line(&idle, workers), format!("{workers} 0"), "a cancelled one does not work");
+        assert_eq!(
+            line(&idle, workers),
+            format!("{workers} 0"),
+            "a cancelled one does not work"
+        );
     }
 
     #[test]
@@ -287,10 +312,19 @@ mod tests {
         }
         let text = metrics.text();
         for (start, value) in [
-            ("controller_runtime_reconcile_total{controller=\"demo\",result=\"error\"}", 4),
-            ("controller_runtime_reconcile_total{controller=\"demo\",result=\"requeue_after\"}", 1),
+            (
+                "controller_runtime_reconcile_total{controller=\"demo\",result=\"error\"}",
+                4,
+            ),
+            (
+                "controller_runtime_reconcile_total{controller=\"demo\",result=\"requeue_after\"}",
+                1,
+            ),
             ("controller_runtime_reconcile_errors_total{controller=\"demo\"}", 4),
-            ("controller_runtime_terminal_reconcile_errors_total{controller=\"demo\"}", 1),
+            (
+                "controller_runtime_terminal_reconcile_errors_total{controller=\"demo\"}",
+                1,
+            ),
             ("controller_runtime_reconcile_panics_total{controller=\"demo\"}", 1),
             ("controller_runtime_reconcile_timeouts_total{controller=\"demo\"}", 1),
         ] {

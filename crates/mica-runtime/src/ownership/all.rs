@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::term::{Term, Tenure};
+use super::term::{Tenure, Term};
 use super::{Engages, Epoch, Ownership};
 use crate::request::ClusterName;
 

@@ -38,7 +38,11 @@ async fn a_finalizer_keeps_an_object_until_the_cleanup_is_done() {
         async |object| Ok::<_, FinalizerError>(object.finalizers().to_vec()),
         async |_| unreachable!("it lives"),
     );
-    assert_eq!(lived.await.unwrap(), Some(vec![OURS.name().to_owned()]), "added before it goes on");
+    assert_eq!(
+        lived.await.unwrap(),
+        Some(vec![OURS.name().to_owned()]),
+        "added before it goes on"
+    );
     let stale = OURS.add(&api, &made).await;
     assert!(matches!(stale, Err(FinalizerError::Changed)), "what was read is old");
 
@@ -79,7 +83,10 @@ async fn an_intent_is_applied_and_others_fields_stay() {
         intent.data = Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
         intent
     };
-    let (ours, theirs) = (Applier::new("ours"), Applier::new("theirs").on_conflict(OnConflict::Fail));
+    let (ours, theirs) = (
+        Applier::new("ours"),
+        Applier::new("theirs").on_conflict(OnConflict::Fail),
+    );
     let mut first = intent("x", "1");
     own(&owner, &mut first).unwrap();
     let made = ours.apply(&api, &first).await.unwrap();
@@ -89,7 +96,11 @@ async fn an_intent_is_applied_and_others_fields_stay() {
     assert!(matches!(conflict, Err(ApplyError::Refused(kube::Error::Api(status))) if status.is_conflict()));
     let after = ours.apply(&api, &intent("z", "1")).await.unwrap();
     let keys: Vec<_> = after.data.unwrap().into_keys().collect();
-    assert_eq!(keys, ["y", "z"], "what the intent lacks is gone, what others have stays");
+    assert_eq!(
+        keys,
+        ["y", "z"],
+        "what the intent lacks is gone, what others have stays"
+    );
     assert!(after.metadata.owner_references.is_none());
 }
 
@@ -119,7 +130,11 @@ async fn events_are_written_into_the_objects_cluster_and_repeat_as_a_series() {
     stop.cancel();
     writer.await.unwrap();
     assert_eq!(written.list(&list).await.unwrap().items.len(), 2);
-    assert!(metrics.text().contains("mica_runtime_events_total{result=\"written\"} 3"));
+    assert!(
+        metrics
+            .text()
+            .contains("mica_runtime_events_total{result=\"written\"} 3")
+    );
 }
 
 async fn eventually<T>(look: impl AsyncFn() -> Option<T>) -> T {

@@ -87,7 +87,10 @@ async fn a_series_counts_what_was_folded_and_is_written_one_at_a_time() {
 async fn many_notes_under_one_reason_are_combined() {
     let (client, now, mut correlator) = (client(), Instant::now(), Correlator::default());
     for i in 0..NOTES_APART {
-        assert_eq!(hear(&mut correlator, &said(&client, "x", &format!("Copied {i}.")), now), "create");
+        assert_eq!(
+            hear(&mut correlator, &said(&client, "x", &format!("Copied {i}.")), now),
+            "create"
+        );
     }
     let combined = correlator.hear(&said(&client, "x", "Copied on."), || "x.1".to_owned(), now);
     let Verdict::Create { key, note, .. } = combined else {
@@ -97,8 +100,16 @@ async fn many_notes_under_one_reason_are_combined() {
     correlator.wrote(&key, Ok(()));
     assert_eq!(hear(&mut correlator, &said(&client, "x", "And on."), now), "repeat");
     let known = said(&client, "x", "Copied 3.");
-    assert_eq!(hear(&mut correlator, &known, now), "repeat", "one that was told apart stays apart");
-    assert_eq!(hear(&mut correlator, &said(&client, "y", "Copied on."), now), "create", "another object");
+    assert_eq!(
+        hear(&mut correlator, &known, now),
+        "repeat",
+        "one that was told apart stays apart"
+    );
+    assert_eq!(
+        hear(&mut correlator, &said(&client, "y", "Copied on."), now),
+        "create",
+        "another object"
+    );
 }
 
 #[tokio::test]
@@ -113,7 +124,11 @@ async fn an_object_about_which_too_much_is_said_is_heard_less() {
         assert_eq!(hear(&mut correlator, &reason(i), start), "create");
     }
     assert_eq!(hear(&mut correlator, &reason(BURST), start), "drop");
-    assert_eq!(hear(&mut correlator, &said(&client, "y", "Copied."), start), "create", "others are heard");
+    assert_eq!(
+        hear(&mut correlator, &said(&client, "y", "Copied."), start),
+        "create",
+        "others are heard"
+    );
     let later = start + REFILL;
     assert_eq!(hear(&mut correlator, &reason(BURST), later), "create");
     assert_eq!(hear(&mut correlator, &reason(BURST + 1), later), "drop");
@@ -126,10 +141,18 @@ async fn what_is_remembered_is_bounded() {
         let now = start + Duration::from_millis(i as u64);
         hear(&mut correlator, &said(&client, &format!("x-{i}"), "Copied."), now);
     }
-    for known in [correlator.series.len(), correlator.notes.len(), correlator.buckets.len()] {
+    for known in [
+        correlator.series.len(),
+        correlator.notes.len(),
+        correlator.buckets.len(),
+    ] {
         assert!(known <= MOST_KNOWN, "{known}");
     }
     let last = said(&client, &format!("x-{}", MOST_KNOWN * 2 - 1), "Copied.");
     let now = start + Duration::from_secs(60);
-    assert_eq!(hear(&mut correlator, &last, now), "repeat", "what is recent is remembered");
+    assert_eq!(
+        hear(&mut correlator, &last, now),
+        "repeat",
+        "what is recent is remembered"
+    );
 }
