@@ -32,14 +32,14 @@ pub(super) enum Credentials {
     None,
     Fixed(HeaderValue),
     File(TokenFile),
-    Plugin(Plugin),
+    Plugin(Box<Plugin>),
 }
 
 impl Credentials {
     /// In kube's order: plugins of the old sort, passwords, tokens, files, plugins.
     pub(super) fn of(info: &AuthInfo) -> Result<Self, AccessError> {
         if info.auth_provider.is_some() {
-            return Ok(Self::Plugin(Plugin::new(info)));
+            return Ok(Self::Plugin(Box::new(Plugin::new(info))));
         }
         if let (Some(user), Some(password)) = (&info.username, &info.password) {
             let text = STANDARD.encode(format!("{user}:{}", password.expose_secret()));
@@ -55,7 +55,7 @@ impl Credentials {
             }));
         }
         if info.exec.is_some() {
-            return Ok(Self::Plugin(Plugin::new(info)));
+            return Ok(Self::Plugin(Box::new(Plugin::new(info))));
         }
         Ok(Self::None)
     }

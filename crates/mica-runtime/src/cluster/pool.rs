@@ -159,7 +159,7 @@ impl Pool {
         let mut tries = 0;
         loop {
             if self.only_h1.load(Ordering::Relaxed) || request.headers().contains_key(http::header::UPGRADE) {
-                let response = self.h1.request(request).await?;
+                let response = Box::pin(self.h1.request(request)).await?;
                 return Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()));
             }
             let (mut link, open) = match self.link(lane, most).await {
@@ -203,7 +203,8 @@ impl Pool {
                 false => Ok(lane.least()),
             };
         }
-        match self.dial().await {
+        // Seldom, and large: not in every request.
+        match Box::pin(self.dial()).await {
             Ok(Dialed::H2(link)) => {
                 *last = None;
                 lane.links.lock().push(link);
