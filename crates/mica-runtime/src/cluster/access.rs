@@ -135,7 +135,11 @@ impl Access {
                 return Err(AccessError::NotSelfContained("certificate-authority"));
             }
         }
-        for user in kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref()) {
+        for user in kubeconfig
+            .auth_infos
+            .iter()
+            .filter_map(|named| named.auth_info.as_ref())
+        {
             let foreign = [
                 (user.exec.is_some(), "exec"),
                 (user.auth_provider.is_some(), "auth-provider"),
@@ -152,7 +156,9 @@ impl Access {
 
     /// As kubectl and Pods find theirs: `$KUBECONFIG`, `~/.kube/config`, or the service account's files.
     pub async fn infer() -> Result<Self, AccessError> {
-        let config = Config::infer().await.map_err(|error| AccessError::Infer(Box::new(error)))?;
+        let config = Config::infer()
+            .await
+            .map_err(|error| AccessError::Infer(Box::new(error)))?;
         Self::from_config(config)
     }
 
@@ -228,9 +234,7 @@ impl Access {
 
     /// The root of another server, with the same scheme, trust and credentials.
     pub fn at_host(&self, authority: &str) -> Result<Self, AccessError> {
-        let authority: Authority = authority
-            .parse()
-            .map_err(|_| AccessError::Url(authority.to_owned()))?;
+        let authority: Authority = authority.parse().map_err(|_| AccessError::Url(authority.to_owned()))?;
         let scheme = match &self.cell.0.load().way {
             Way::Net { origin, .. } => origin.scheme.clone(),
             Way::InProcess { .. } => return Err(AccessError::Url(authority.to_string())),

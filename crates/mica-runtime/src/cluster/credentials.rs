@@ -157,7 +157,9 @@ impl Plugin {
             Ok::<_, BoxError>(response)
         });
         let decorated: BoxFuture<'static, _> = layer.layer(echo).oneshot(Request::new(Body::empty())).boxed();
-        let header = decorated.await.map(|response| response.headers().get(AUTHORIZATION).cloned());
+        let header = decorated
+            .await
+            .map(|response| response.headers().get(AUTHORIZATION).cloned());
         header.and_then(|header| header.ok_or_else(|| "the plugin gave no token".into()))
     }
 }

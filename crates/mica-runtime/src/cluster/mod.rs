@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 pub use access::{Access, AccessError};
-pub(crate) use guard::chain;
 pub use guard::Refused;
+pub(crate) use guard::chain;
 pub use health::Health;
 
 use crate::breaker::{self, Breaker, Verdict};

@@ -95,7 +95,9 @@ impl Trust {
             None => None,
         };
         let builder = || {
-            let builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+            let builder = HttpsConnectorBuilder::new()
+                .with_tls_config(tls.clone())
+                .https_or_http();
             match &name {
                 Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone())),
                 None => builder,

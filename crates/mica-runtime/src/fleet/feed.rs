@@ -67,7 +67,9 @@ enum News {
 
 impl Feed {
     pub(super) fn engaged(&self, cluster: &Cluster) {
-        self.update(cluster.name(), |pending| pending.now = Some((cluster.clone(), News::Engaged)));
+        self.update(cluster.name(), |pending| {
+            pending.now = Some((cluster.clone(), News::Engaged))
+        });
     }
 
     pub(super) fn changed(&self, cluster: &Cluster) {

@@ -24,8 +24,8 @@ use crate::request::ClusterName;
 use feed::Feed;
 pub use feed::{Events, FleetEvent};
 pub use sink::ClusterSink;
-pub(crate) use supervise::again_after_errors;
 use supervise::Reports;
+pub(crate) use supervise::again_after_errors;
 
 /// Probes of clusters that do not answer, at once.
 const PROBES: usize = 32;
@@ -156,7 +156,11 @@ impl Fleet {
     /// All clusters that are engaged, whoever owns them, by name; the local one is first if there is one.
     pub fn clusters(&self) -> Vec<Cluster> {
         let state = self.shared.state.lock();
-        state.clusters.values().filter_map(|known| known.engaged.clone()).collect()
+        state
+            .clusters
+            .values()
+            .filter_map(|known| known.engaged.clone())
+            .collect()
     }
 
     /// Follows the fleet: first all clusters that are engaged, then what changes.
@@ -432,7 +436,10 @@ impl Observer for Shared {
 
     fn reach_changed(&self, cluster: &Cluster) {
         let state = self.state.lock();
-        let engaged = state.clusters.get(cluster.name()).and_then(|known| known.engaged.as_ref());
+        let engaged = state
+            .clusters
+            .get(cluster.name())
+            .and_then(|known| known.engaged.as_ref());
         if engaged.is_some_and(|engaged| engaged.is_same(cluster)) {
             state.tell(|feed| feed.changed(cluster));
         }

@@ -88,7 +88,9 @@ pub(super) async fn report(
                 continue;
             };
             let Some(health) = health(&cluster) else { continue };
-            let told = AssertUnwindSafe(provider.report(&cluster, &health)).catch_unwind().await;
+            let told = AssertUnwindSafe(provider.report(&cluster, &health))
+                .catch_unwind()
+                .await;
             let message = match told {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => chain(&error),

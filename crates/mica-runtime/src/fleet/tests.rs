@@ -133,7 +133,10 @@ async fn a_follower_hears_first_what_is_there_and_then_what_changes() {
         assert!(text.contains("Gone(\"a\")") && text.contains("Gone(\"b\")"), "{text}");
     }
     assert!(old.lifetime().is_cancelled());
-    assert_eq!(fleet.get(&ClusterName::new("a")).unwrap_err().to_string(), "cluster \"a\" is not engaged");
+    assert_eq!(
+        fleet.get(&ClusterName::new("a")).unwrap_err().to_string(),
+        "cluster \"a\" is not engaged"
+    );
     assert_eq!(fleet.clusters().len(), 1);
 }
 
@@ -173,9 +176,13 @@ async fn of_two_that_claim_a_name_the_first_counts_until_it_lets_go() {
     let (fleet, access) = (fleet(), nowhere());
     let mut events = fleet.events();
     assert_eq!(story(&mut events).await, "");
-    fleet.add(Static::new([spec("a", &access.at("/one"))]).named("one")).unwrap();
+    fleet
+        .add(Static::new([spec("a", &access.at("/one"))]).named("one"))
+        .unwrap();
     assert_eq!(story(&mut events).await, "+a");
-    fleet.add(Static::new([spec("a", &access.at("/two")), spec("b", &access)]).named("two")).unwrap();
+    fleet
+        .add(Static::new([spec("a", &access.at("/two")), spec("b", &access)]).named("two"))
+        .unwrap();
     assert_eq!(story(&mut events).await, "+b");
     assert_eq!(
         fleet.add(Static::new([]).named("two")),
@@ -246,7 +253,13 @@ async fn parts_of_a_multi_have_their_names_before_their_clusters() {
     assert!(Multi::new().with("a#b", Static::new([])).is_err());
     fleet.add(multi).unwrap();
     let mut events = fleet.events();
-    assert_eq!(format!("{:?}", events.next().await.map(|event| matches!(event, FleetEvent::Engaged(_)))), "Some(true)");
+    assert_eq!(
+        format!(
+            "{:?}",
+            events.next().await.map(|event| matches!(event, FleetEvent::Engaged(_)))
+        ),
+        "Some(true)"
+    );
     assert!(!fleet.is_synced(), "east has not said all");
     let a = spec("a", &access);
     say.send(Box::new(|sink| {
@@ -255,7 +268,11 @@ async fn parts_of_a_multi_have_their_names_before_their_clusters() {
     }))
     .ok();
     assert_eq!(story(&mut events).await, "+east#a");
-    assert_eq!(heard.recv().await.unwrap(), "a is Engaged", "it knows nothing of the prefix");
+    assert_eq!(
+        heard.recv().await.unwrap(),
+        "a is Engaged",
+        "it knows nothing of the prefix"
+    );
     let gone = ClusterName::new("a");
     say.send(Box::new(move |sink| sink.remove(&gone))).ok();
     assert_eq!(format!("{:?}", events.next().await), r#"Some(Gone("east#a"))"#);
@@ -332,7 +349,10 @@ async fn a_lost_epoch_cannot_write_even_if_there_is_a_new_one() {
     let name = ClusterName::new("a");
     let cluster = fleet.get(&name).unwrap();
     let first = cluster.client();
-    assert_eq!((write(&first).await, read(&first).await), ("sent".to_owned(), "sent".to_owned()));
+    assert_eq!(
+        (write(&first).await, read(&first).await),
+        ("sent".to_owned(), "sent".to_owned())
+    );
 
     turns.set(Engages::Yes, None);
     assert!(matches!(events.next().await, Some(FleetEvent::Changed(_))), "a standby");
@@ -379,11 +399,19 @@ async fn a_dead_cluster_is_asked_by_a_probe_alone_until_it_answers() {
     let cluster = fleet.clusters().remove(0);
     let client = cluster.client();
     for _ in 0..5 {
-        assert!(client.send(Request::get("/version").body(Body::empty()).unwrap()).await.is_err());
+        assert!(
+            client
+                .send(Request::get("/version").body(Body::empty()).unwrap())
+                .await
+                .is_err()
+        );
     }
     assert!(matches!(events.next().await, Some(FleetEvent::Changed(held)) if !held.is_reachable()));
     assert_eq!(heard.recv().await.unwrap(), "a is Unreachable");
-    assert_eq!(cluster.health().to_string(), "does not answer: the server does not answer: no route");
+    assert_eq!(
+        cluster.health().to_string(),
+        "does not answer: the server does not answer: no route"
+    );
     assert_eq!(read(&client).await, r#"Unreachable("a")"#);
     assert_eq!(asked.load(Ordering::Relaxed), 5, "that one was not sent");
     tokio::time::sleep(Duration::from_secs(8)).await;

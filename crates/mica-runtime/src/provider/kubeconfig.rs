@@ -171,9 +171,13 @@ fn files(paths: &[String]) -> Result<Vec<PathBuf>, ProviderError> {
 
 /// How to reach each context of a file. Certificates and keys in other files are read too.
 fn contexts(path: &Path) -> Result<Vec<(String, Access)>, ProviderError> {
-    let size = std::fs::metadata(path).map_err(|error| ProviderError::Other(error.into()))?.len();
+    let size = std::fs::metadata(path)
+        .map_err(|error| ProviderError::Other(error.into()))?
+        .len();
     if size > FILE_SIZE {
-        return Err(ProviderError::Invalid(format!("it has {size} bytes, and may have {FILE_SIZE}")));
+        return Err(ProviderError::Invalid(format!(
+            "it has {size} bytes, and may have {FILE_SIZE}"
+        )));
     }
     let file = File::read_from(path).map_err(|error| ProviderError::Other(error.into()))?;
     let mut contexts = Vec::with_capacity(file.contexts.len());

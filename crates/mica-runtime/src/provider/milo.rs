@@ -36,7 +36,11 @@ impl Milo {
     pub fn with_projects(watched: Access, projects: Access, discovery: Discovery) -> Self {
         let (group, kind, plural) = match discovery {
             Discovery::External => ("resourcemanager.miloapis.com", "Project", "projects"),
-            Discovery::Internal => ("infrastructure.miloapis.com", "ProjectControlPlane", "projectcontrolplanes"),
+            Discovery::Internal => (
+                "infrastructure.miloapis.com",
+                "ProjectControlPlane",
+                "projectcontrolplanes",
+            ),
         };
         let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1alpha1", kind), plural);
         let map = move |name, object: &DynamicObject| project(&projects, discovery, name, object);

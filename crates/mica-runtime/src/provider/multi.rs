@@ -35,7 +35,9 @@ impl Multi {
     pub fn with(mut self, name: impl Into<String>, provider: impl Provider) -> Result<Self, ProviderError> {
         let name = name.into();
         if name.is_empty() || name.contains(SEPARATOR) {
-            return Err(ProviderError::Invalid(format!("{name:?} cannot be the name of a provider")));
+            return Err(ProviderError::Invalid(format!(
+                "{name:?} cannot be the name of a provider"
+            )));
         }
         if self.parts.contains_key(&name) {
             return Err(ProviderError::Invalid(format!("there are two providers {name:?}")));

@@ -181,13 +181,18 @@ impl Registrations {
 
     /// Those of all that are chosen.
     async fn engage_some(&self, sink: &ClusterSink, all: &All, choose: impl Fn(&ClusterName, &Registration) -> bool) {
-        let chosen: Vec<_> = all.iter().filter(|(name, registration)| choose(name, registration)).collect();
+        let chosen: Vec<_> = all
+            .iter()
+            .filter(|(name, registration)| choose(name, registration))
+            .collect();
         stream::iter(chosen)
             .for_each_concurrent(READS, |(name, registration)| self.engage(sink, name, registration))
             .await;
     }
 
-    fn secret_events(&self) -> impl futures::Stream<Item = watcher::Result<Event<PartialObjectMeta<Secret>>>> + Send + use<> {
+    fn secret_events(
+        &self,
+    ) -> impl futures::Stream<Item = watcher::Result<Event<PartialObjectMeta<Secret>>>> + Send + use<> {
         let api: Api<PartialObjectMeta<Secret>> = Api::all(self.from.access.client());
         watch(api, watcher::Config::default().labels(SECRET_LABEL)).default_backoff()
     }
@@ -294,7 +299,11 @@ fn write_condition(object: &mut DynamicObject, health: &Health) -> Change {
     };
     // Whether anything was asked of it yet is nobody's concern.
     let reason = if health.is_well() { ENGAGED } else { health.reason() };
-    let message = if health.is_well() { Health::Engaged.to_string() } else { health.to_string() };
+    let message = if health.is_well() {
+        Health::Engaged.to_string()
+    } else {
+        health.to_string()
+    };
     let wanted = Wanted::new(ENGAGED, status, reason).message(message).observed(object);
     let mut conditions: Vec<Condition> = match object.data["status"].get("conditions") {
         None | Some(Value::Null) => Vec::new(),

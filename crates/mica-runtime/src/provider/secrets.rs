@@ -67,7 +67,9 @@ pub(super) fn kubeconfig(secret: &Value, key: &str) -> Result<Access, ProviderEr
     let encoded = secret["data"][key]
         .as_str()
         .ok_or_else(|| ProviderError::Invalid(format!("the Secret has no key {key:?}")))?;
-    let bytes = STANDARD.decode(encoded).map_err(|error| ProviderError::Other(error.into()))?;
+    let bytes = STANDARD
+        .decode(encoded)
+        .map_err(|error| ProviderError::Other(error.into()))?;
     let yaml = String::from_utf8(bytes).map_err(|error| ProviderError::Other(error.into()))?;
     Ok(Access::from_foreign_kubeconfig(&yaml)?)
 }
