@@ -1,0 +1,9 @@
+//! Controllers over planes of a real server: what they see, whichever way it is read.
+
+mod faults;
+mod fleet;
+mod mapping;
+mod outcome;
+mod stage;
+mod tap;
+mod transparent;
