@@ -15,7 +15,7 @@ use mica_runtime::ownership::All;
 use mica_runtime::queue::Priority;
 use mica_runtime::reconcile::{Action, Cx, Reconciler};
 use mica_runtime::{
-    ClusterName, ClusterSink, ClusterSpec, Fleet, Metrics, Ownership, Provider, ProviderError, Request, Wildcard,
+    Access, ClusterName, ClusterSink, ClusterSpec, Fleet, Metrics, Ownership, Provider, ProviderError, Request, Wildcard,
 };
 use mica_testkit::TestServer;
 use parking_lot::Mutex;
@@ -50,6 +50,8 @@ pub enum Read {
 pub struct Stage {
     pub server: TestServer,
     pub tap: Tap,
+    /// The root of the server, through the tap.
+    pub access: Access,
     pub fleet: Fleet,
     pub sink: ClusterSink,
     pub controllers: Controllers,
@@ -84,13 +86,14 @@ impl Stage {
         let fleet = Fleet::new(ownership);
         let slot = Arc::new(OnceCell::new());
         fleet.add(Steered(slot.clone())).expect("the first provider");
-        fleet.set_local(tap.access());
+        let access = tap.access();
+        fleet.set_local(access.clone());
         eventually("the provider runs", || slot.initialized()).await;
         let metrics = Metrics::new();
         let (events, _) = Events::new("test", metrics.clone());
         let controllers = Controllers::new(Surroundings {
             fleet: fleet.clone(),
-            local: tap.access().client(),
+            local: access.client(),
             metrics: metrics.clone(),
             events,
             reach,
@@ -103,6 +106,7 @@ impl Stage {
         Self {
             server,
             tap,
+            access,
             fleet,
             sink: slot.get().expect("it is there").clone(),
             controllers,
@@ -146,12 +150,11 @@ impl Stage {
 
     /// What a provider says of a plane.
     pub fn spec(&self, name: &str, plane: &Plane, read: Read) -> ClusterSpec {
-        let server = self.tap.access();
-        self.spec_at(&server, name, plane, read)
+        self.spec_at(&self.access, name, plane, read)
     }
 
     /// The same, through another way to the server.
-    pub fn spec_at(&self, server: &mica_runtime::Access, name: &str, plane: &Plane, read: Read) -> ClusterSpec {
+    pub fn spec_at(&self, server: &Access, name: &str, plane: &Plane, read: Read) -> ClusterSpec {
         let access = server.at(&format!("/clusters/{}/control-plane", plane.name));
         let spec = ClusterSpec::new(ClusterName::new(name), access).identity(plane.id.clone());
         match read {

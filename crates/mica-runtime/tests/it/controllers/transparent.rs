@@ -104,8 +104,9 @@ async fn planes_that_are_read_together_cost_one_stream_for_each_kind() {
     for plane in rest {
         seen.shows(&request(&plane.name, "x"), Some("1")).await;
     }
-    let config_maps = |request: &str| request.contains("/configmaps");
-    assert_eq!(stage.tap.count(config_maps), 1, "one stream");
+    let streams = |request: &str| request.contains("/configmaps") && request.contains("watch=true");
+    assert_eq!(stage.tap.count(streams), 1);
+    assert_eq!(stage.tap.lists("/clusters/*/control-plane/api/v1/configmaps"), 1);
     stage.stop().await;
 }
 
