@@ -1,3 +1,4 @@
 //! The runtime against a real server in the test's own process.
 
+mod controllers;
 mod helpers;
