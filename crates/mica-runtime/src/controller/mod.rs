@@ -258,7 +258,10 @@ impl Controller {
         }
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            tracing::warn!(controller = self.name(), "reconciles that did not end in time are dropped");
+            tracing::warn!(
+                controller = self.name(),
+                "reconciles that did not end in time are dropped"
+            );
             self.kill.cancel();
             self.tasks.wait().await;
         }

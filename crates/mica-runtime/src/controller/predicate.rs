@@ -68,7 +68,9 @@ pub fn has_label<K: Resource + 'static>(key: impl Into<String>, value: impl Into
 }
 
 /// Passes if a part of the metadata is another one, or the object is.
-fn differs<K: Resource + 'static, T: PartialEq>(part: impl Fn(&ObjectMeta) -> T + Send + Sync + 'static) -> impl Predicate<K> {
+fn differs<K: Resource + 'static, T: PartialEq>(
+    part: impl Fn(&ObjectMeta) -> T + Send + Sync + 'static,
+) -> impl Predicate<K> {
     move |change: &Change<K>| match change {
         Change::Added(_) | Change::Deleted(_) => true,
         Change::Updated { old, new } => old.meta().uid != new.meta().uid || part(old.meta()) != part(new.meta()),
@@ -105,8 +107,7 @@ mod tests {
     #[test]
     fn each_predicate_passes_its_changes_and_what_comes_and_goes() {
         let mut deleting = (*object(1, "a", "u")).clone();
-        deleting.metadata.deletion_timestamp =
-            Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").expect("a time"));
+        deleting.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").expect("a time"));
         let changes = [
             became(object(1, "a", "u")),
             became(object(2, "a", "u")),
@@ -117,7 +118,10 @@ mod tests {
             Change::Deleted(object(1, "c", "u")),
         ];
         let verdicts = |predicate: &dyn Fn(&Change<ConfigMap>) -> bool| -> String {
-            changes.iter().map(|change| if predicate(change) { 'x' } else { '.' }).collect()
+            changes
+                .iter()
+                .map(|change| if predicate(change) { 'x' } else { '.' })
+                .collect()
         };
         let (generation, labels) = (generation_changed(), labels_changed());
         assert_eq!(verdicts(&|change| generation.passes(change)), ".x.xxxx");

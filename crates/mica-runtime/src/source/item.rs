@@ -10,8 +10,8 @@ use std::hash::Hash;
 use compact_str::CompactString;
 use kube::Resource;
 use kube::api::ObjectMeta;
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use crate::request::{ClusterName, Request};
@@ -23,7 +23,13 @@ const PLANE_ID: &str = "mica.dev/plane-id";
 /// [`PartialObjectMeta`](kube::core::PartialObjectMeta) of one (then only metadata is asked for and kept), or
 /// [`DynamicObject`](kube::core::DynamicObject).
 pub trait Object:
-    Resource<DynamicType: Clone + Debug + Eq + Hash, Scope: 'static> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType: Clone + Debug + Eq + Hash, Scope: 'static>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
 }
 
@@ -72,7 +78,11 @@ impl<K: Resource> Item<K> {
 
     pub(crate) fn request(&self, cluster: ClusterName) -> Request {
         let meta = self.meta();
-        Request::new(cluster, meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+        Request::new(
+            cluster,
+            meta.namespace.as_deref(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
     }
 }
 
@@ -177,14 +187,20 @@ mod tests {
         let [good, bad] = <[_; 2]>::try_from(list.items).unwrap();
         for mut item in [good.clone(), bad.clone()] {
             assert_eq!(item.take_origin(), Some(PlaneId("0123456789ab".into())));
-            assert_eq!(item.request(ClusterName::new("c")), Request::new(ClusterName::new("c"), Some("ns"), "x"));
+            assert_eq!(
+                item.request(ClusterName::new("c")),
+                Request::new(ClusterName::new("c"), Some("ns"), "x")
+            );
             assert_eq!(item.meta().resource_version.as_deref(), Some("7"));
         }
         assert!(bad.read().is_err());
         let mut good = good;
         good.take_origin();
         let object = good.read().unwrap();
-        assert_eq!((object.metadata.annotations, object.metadata.managed_fields), (None, None));
+        assert_eq!(
+            (object.metadata.annotations, object.metadata.managed_fields),
+            (None, None)
+        );
         assert_eq!(object.data.unwrap()["a"], "b");
     }
 

@@ -105,7 +105,12 @@ impl Feeds {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<dyn AnyFeed>> {
-        self.known.lock().feeds.values().map(|entry| entry.feed.clone()).collect()
+        self.known
+            .lock()
+            .feeds
+            .values()
+            .map(|entry| entry.feed.clone())
+            .collect()
     }
 
     /// Ends all streams.

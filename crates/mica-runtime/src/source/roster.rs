@@ -111,7 +111,11 @@ impl Planes {
     }
 
     pub(crate) fn names(&self) -> HashSet<ClusterName> {
-        self.by_id.read().values().map(|cluster| cluster.name().clone()).collect()
+        self.by_id
+            .read()
+            .values()
+            .map(|cluster| cluster.name().clone())
+            .collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

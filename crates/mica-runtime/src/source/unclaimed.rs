@@ -136,7 +136,10 @@ mod tests {
     fn claimed(unclaimed: &mut Unclaimed<u32>, plane: &str) -> String {
         match unclaimed.claim(&plane.into()) {
             Claim::Lost => "lost".to_owned(),
-            Claim::Whole(held) => held.iter().map(|((_, name), object)| format!("{name}{object} ")).collect(),
+            Claim::Whole(held) => held
+                .iter()
+                .map(|((_, name), object)| format!("{name}{object} "))
+                .collect(),
         }
     }
 
@@ -149,7 +152,11 @@ mod tests {
         unclaimed.remove(&"p".into(), &place("b"));
         unclaimed.remove(&"nobody".into(), &place("b"));
         assert_eq!((claimed(&mut unclaimed, "p").as_str(), unclaimed.objects), ("a2 ", 1));
-        assert_eq!(claimed(&mut unclaimed, "p"), "", "there is nothing more, and nothing is missing");
+        assert_eq!(
+            claimed(&mut unclaimed, "p"),
+            "",
+            "there is nothing more, and nothing is missing"
+        );
         unclaimed.remove(&"q".into(), &place("a"));
         assert!(unclaimed.planes.is_empty() && unclaimed.objects == 0);
     }
@@ -166,7 +173,11 @@ mod tests {
         }
         unclaimed.lose(&"let go".into());
         unclaimed.hold(&"let go".into(), place("a"), Arc::new(1));
-        assert!(["small", "large", "let go"].iter().all(|plane| unclaimed.has(&(*plane).into())));
+        assert!(
+            ["small", "large", "let go"]
+                .iter()
+                .all(|plane| unclaimed.has(&(*plane).into()))
+        );
         assert!(!unclaimed.has(&"empty".into()));
         for (plane, wanted) in [("small", "a1 "), ("large", "lost"), ("let go", "lost"), ("empty", "")] {
             assert_eq!(claimed(&mut unclaimed, plane), wanted, "{plane}");

@@ -43,7 +43,10 @@ impl<K> Clone for Located<K> {
 #[derive(Debug)]
 pub enum Change<K> {
     Added(Arc<K>),
-    Updated { old: Arc<K>, new: Arc<K> },
+    Updated {
+        old: Arc<K>,
+        new: Arc<K>,
+    },
     /// What it was before it went.
     Deleted(Arc<K>),
 }
@@ -120,7 +123,11 @@ impl<K> Store<K> {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            found.extend(shard.by_index(index, value).map(|(request, object)| located(request, object)));
+            found.extend(
+                shard
+                    .by_index(index, value)
+                    .map(|(request, object)| located(request, object)),
+            );
         }
         found
     }
@@ -166,7 +173,9 @@ impl<K> Store<K> {
     pub(crate) fn visit_in(&self, cluster: &ClusterName, mut visitor: impl FnMut(&Request, &Arc<K>)) {
         let all: Vec<_> = {
             let shard = self.shard(cluster).read();
-            let pairs = shard.of(cluster).map(|(request, object)| (request.clone(), object.clone()));
+            let pairs = shard
+                .of(cluster)
+                .map(|(request, object)| (request.clone(), object.clone()));
             pairs.collect()
         };
         all.iter().for_each(|(request, object)| visitor(request, object));

@@ -58,7 +58,8 @@ impl<K> Shard<K> {
     }
 
     pub(super) fn of(&self, cluster: &ClusterName) -> impl Iterator<Item = (&Request, &Arc<K>)> {
-        self.entries_of(cluster).map(|(request, entry)| (request, &entry.object))
+        self.entries_of(cluster)
+            .map(|(request, entry)| (request, &entry.object))
     }
 
     pub(super) fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = (&Request, &Arc<K>)> {

@@ -39,7 +39,10 @@ fn shown(change: Option<&Change<ConfigMap>>) -> String {
 }
 
 fn names(found: &[Arc<ConfigMap>]) -> Vec<&str> {
-    found.iter().map(|object| object.metadata.name.as_deref().unwrap()).collect()
+    found
+        .iter()
+        .map(|object| object.metadata.name.as_deref().unwrap())
+        .collect()
 }
 
 #[test]
@@ -72,22 +75,43 @@ fn a_second_list_finds_what_changed_and_what_is_gone_and_nothing_else() {
     assert_eq!(apply(&store, "a", "new", 3, second), "added 3");
     let gone = store.sweep(&ClusterName::new("a"), second);
     assert_eq!(gone.len(), 1);
-    assert_eq!((&gone[0].0, shown(Some(&gone[0].1)).as_str()), (&request("a", "gone"), "deleted 1"));
-    assert_eq!(names(&store.list_in(&ClusterName::new("b"))), ["changed", "gone", "same"]);
+    assert_eq!(
+        (&gone[0].0, shown(Some(&gone[0].1)).as_str()),
+        (&request("a", "gone"), "deleted 1")
+    );
+    assert_eq!(
+        names(&store.list_in(&ClusterName::new("b"))),
+        ["changed", "gone", "same"]
+    );
 
     let third = store.begin_list();
     store.keep(&request("b", "same"), third);
     let covered = |cluster: &ClusterName| cluster.as_str() == "b";
-    let mut gone: Vec<_> = store.sweep_where(third, covered).into_iter().map(|(gone, _)| gone).collect();
+    let mut gone: Vec<_> = store
+        .sweep_where(third, covered)
+        .into_iter()
+        .map(|(gone, _)| gone)
+        .collect();
     gone.sort();
     assert_eq!(gone, [request("b", "changed"), request("b", "gone")]);
-    assert_eq!(names(&store.list_in(&ClusterName::new("a"))), ["changed", "new", "same"]);
+    assert_eq!(
+        names(&store.list_in(&ClusterName::new("a"))),
+        ["changed", "new", "same"]
+    );
 }
 
 #[test]
 fn a_purged_cluster_leaves_nothing_behind_in_entries_and_indexes() {
     let store = Store::default();
-    let by_label = |object: &ConfigMap| object.metadata.labels.iter().flatten().map(|(_, value)| value.clone()).collect();
+    let by_label = |object: &ConfigMap| {
+        object
+            .metadata
+            .labels
+            .iter()
+            .flatten()
+            .map(|(_, value)| value.clone())
+            .collect()
+    };
     apply(&store, "a", "early", 1, ListId::NONE);
     store.add_index("app", Arc::new(by_label));
     for cluster in ["a", "aa", "b"] {
@@ -95,7 +119,11 @@ fn a_purged_cluster_leaves_nothing_behind_in_entries_and_indexes() {
         apply(&store, cluster, "y", 2, ListId::NONE);
     }
     let a = ClusterName::new("a");
-    assert_eq!(names(&store.by_index_in(&a, "app", "v1")), ["early", "x"], "what was there before the index too");
+    assert_eq!(
+        names(&store.by_index_in(&a, "app", "v1")),
+        ["early", "x"],
+        "what was there before the index too"
+    );
     assert_eq!(store.by_index("app", "v1").len(), 4);
     apply(&store, "a", "x", 2, ListId::NONE);
     assert_eq!(names(&store.by_index_in(&a, "app", "v1")), ["early"]);
@@ -108,7 +136,10 @@ fn a_purged_cluster_leaves_nothing_behind_in_entries_and_indexes() {
 #[test]
 fn an_index_is_bounded_and_outlives_a_function_that_panics() {
     let store = Store::default();
-    store.add_index("many", Arc::new(|_: &ConfigMap| (0..1000).map(|i| i.to_string()).collect()));
+    store.add_index(
+        "many",
+        Arc::new(|_: &ConfigMap| (0..1000).map(|i| i.to_string()).collect()),
+    );
     store.add_index("broken", Arc::new(|_: &ConfigMap| panic!("on purpose")));
     assert_eq!(apply(&store, "a", "x", 1, ListId::NONE), "added 1");
     assert_eq!(store.by_index("many", &(INDEX_VALUES - 1).to_string()).len(), 1);

@@ -94,8 +94,12 @@ async fn under_random_faults_nothing_is_missed() {
         .reconcile(Watcher(seen.clone()))
         .unwrap();
     for plane in &planes {
-        stage.sink.upsert(stage.spec(&format!("a-{}", plane.name), plane, Read::Alone));
-        stage.sink.upsert(stage.spec(&format!("t-{}", plane.name), plane, Read::Together));
+        stage
+            .sink
+            .upsert(stage.spec(&format!("a-{}", plane.name), plane, Read::Alone));
+        stage
+            .sink
+            .upsert(stage.spec(&format!("t-{}", plane.name), plane, Read::Together));
     }
     // A fixed sequence that looks random: a failure is the change's, not the dice's.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

@@ -77,11 +77,20 @@ async fn a_filter_follows_the_labels_of_clusters() {
     }
     let gold = stage.plane("gold").await;
     gold.create("x", "1").await;
-    stage.sink.upsert(stage.spec("gold", &gold, Read::Together).label("tier", "gold"));
+    stage
+        .sink
+        .upsert(stage.spec("gold", &gold, Read::Together).label("tier", "gold"));
     seen.shows(&request("gold", "x"), Some("1")).await;
-    assert!(seen.log.lock().iter().all(|sight| sight.request.cluster.as_str() == "gold"));
+    assert!(
+        seen.log
+            .lock()
+            .iter()
+            .all(|sight| sight.request.cluster.as_str() == "gold")
+    );
     for (plane, read) in planes.iter().zip([Read::Alone, Read::Together]) {
-        stage.sink.upsert(stage.spec(&plane.name, plane, read).label("tier", "gold"));
+        stage
+            .sink
+            .upsert(stage.spec(&plane.name, plane, read).label("tier", "gold"));
         seen.shows(&request(&plane.name, "x"), Some("1")).await;
         stage.sink.upsert(stage.spec(&plane.name, plane, read));
         let name = ClusterName::new(&plane.name);
@@ -112,7 +121,10 @@ async fn controllers_come_and_go_while_others_run() {
     second_saw.shows(&request("p", "x"), Some("2")).await;
     assert_eq!(first_saw.last(&request("p", "x")), Some(Some("1".to_owned())));
     second.stop(DEADLINE).await;
-    assert!(stage.controllers.view().list::<ConfigMap>().is_err(), "nobody watches it now");
+    assert!(
+        stage.controllers.view().list::<ConfigMap>().is_err(),
+        "nobody watches it now"
+    );
     let (_, again) = watch_config_maps(&stage, "first");
     again.shows(&request("p", "x"), Some("2")).await;
     stage.stop().await;
@@ -176,16 +188,22 @@ async fn only_what_is_owned_is_reconciled_and_a_warm_standby_has_it_ready() {
     });
     let stage = Stage::with(ownership.clone(), Reach::Provided).await;
     let (controller, seen) = watch_config_maps(&stage, "watcher");
-    let planes = stage.planes(["cold".to_owned(), "warm".to_owned(), "ours".to_owned()]).await;
+    let planes = stage
+        .planes(["cold".to_owned(), "warm".to_owned(), "ours".to_owned()])
+        .await;
     ownership.set("ours", true);
     for plane in &planes {
         plane.create("x", "1").await;
         stage.sink.upsert(stage.spec(&plane.name, plane, Read::Together));
     }
     seen.shows(&request("ours", "x"), Some("1")).await;
-    eventually("the warm one is read", || known(&stage, "warm") > 0 && controller.depth() > 0).await;
+    eventually("the warm one is read", || {
+        known(&stage, "warm") > 0 && controller.depth() > 0
+    })
+    .await;
     assert_eq!(known(&stage, "cold"), 0);
-    let clusters = |seen: &Seen| -> Vec<Request> { seen.log.lock().iter().map(|sight| sight.request.clone()).collect() };
+    let clusters =
+        |seen: &Seen| -> Vec<Request> { seen.log.lock().iter().map(|sight| sight.request.clone()).collect() };
     assert!(clusters(&seen).iter().all(|request| request.cluster.as_str() == "ours"));
     for cluster in ["cold", "warm"] {
         ownership.set(cluster, true);
@@ -214,7 +232,9 @@ async fn a_cluster_that_does_not_answer_costs_the_others_nothing_and_is_taken_up
     }
     // More than the breaker bears.
     dead.lose(20);
-    stage.sink.upsert(stage.spec_at(&dead.access(), "dead", &planes[0], Read::Alone));
+    stage
+        .sink
+        .upsert(stage.spec_at(&dead.access(), "dead", &planes[0], Read::Alone));
     stage.sink.upsert(stage.spec("well", &planes[1], Read::Alone));
     seen.shows(&request("well", "x"), Some("1")).await;
     let cluster = stage.fleet.get(&ClusterName::new("dead")).unwrap();

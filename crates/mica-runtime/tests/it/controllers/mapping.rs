@@ -75,7 +75,10 @@ async fn an_owner_is_reconciled_when_something_of_it_changes() {
 fn named(located: &Located<Secret>) -> Vec<Request> {
     let name = located.object.metadata.name.as_deref().unwrap_or_default();
     let about = name.split_once('.');
-    about.map(|(cluster, name)| request(cluster, name)).into_iter().collect()
+    about
+        .map(|(cluster, name)| request(cluster, name))
+        .into_iter()
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,8 +140,15 @@ async fn channels_resyncs_and_predicates_decide_when_to_look() {
     plane.set("x", "2").await;
     often.shows(&request("p", "x"), Some("2")).await;
     let before = often.times(&request("p", "x"));
-    eventually("it is looked at again and again", || often.times(&request("p", "x")) > before + 2).await;
-    assert_eq!(quiet.last(&request("p", "x")), Some(Some("1".to_owned())), "no label changed");
+    eventually("it is looked at again and again", || {
+        often.times(&request("p", "x")) > before + 2
+    })
+    .await;
+    assert_eq!(
+        quiet.last(&request("p", "x")),
+        Some(Some("1".to_owned())),
+        "no label changed"
+    );
     sender.send(request("p", "x")).await.unwrap();
     quiet.shows(&request("p", "x"), Some("2")).await;
     stage.stop().await;
@@ -174,10 +184,19 @@ async fn kinds_can_be_dynamic_metadata_only_or_selected() {
     plane.create("x", "1").await;
     let mut labelled = config_map("chosen", "1");
     labelled.metadata.labels = Some([("app".to_owned(), "y".to_owned())].into());
-    plane.config_maps().create(&PostParams::default(), &labelled).await.unwrap();
+    plane
+        .config_maps()
+        .create(&PostParams::default(), &labelled)
+        .await
+        .unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
     let (reconciler, dynamic) = Names::<DynamicObject>::new();
-    stage.controllers.controller("dynamic").for_dynamic(kind).reconcile(reconciler).unwrap();
+    stage
+        .controllers
+        .controller("dynamic")
+        .for_dynamic(kind)
+        .reconcile(reconciler)
+        .unwrap();
     let (reconciler, partial) = Names::<PartialObjectMeta<ConfigMap>>::new();
     stage
         .controllers
@@ -186,8 +205,17 @@ async fn kinds_can_be_dynamic_metadata_only_or_selected() {
         .reconcile(reconciler)
         .unwrap();
     let (reconciler, selected) = Names::<ConfigMap>::new();
-    let watch = Watch::new().select(Select::all().labels("app=y").prune(|object: &mut ConfigMap| object.data = None));
-    stage.controllers.controller("selected").for_watch(watch).reconcile(reconciler).unwrap();
+    let watch = Watch::new().select(
+        Select::all()
+            .labels("app=y")
+            .prune(|object: &mut ConfigMap| object.data = None),
+    );
+    stage
+        .controllers
+        .controller("selected")
+        .for_watch(watch)
+        .reconcile(reconciler)
+        .unwrap();
     for (name, read) in [("alone", Read::Alone), ("together", Read::Together)] {
         stage.sink.upsert(stage.spec(name, &plane, read));
     }
@@ -196,8 +224,17 @@ async fn kinds_can_be_dynamic_metadata_only_or_selected() {
         eventually(&format!("{wanted} is seen both ways"), || seen() >= 2).await;
     }
     assert!(!selected.lock().contains(&"x".to_owned()));
-    let store = stage.controllers.view().store::<PartialObjectMeta<ConfigMap>>().unwrap();
-    assert!(store.list().iter().any(|located| located.object.metadata.name.as_deref() == Some("x")));
+    let store = stage
+        .controllers
+        .view()
+        .store::<PartialObjectMeta<ConfigMap>>()
+        .unwrap();
+    assert!(
+        store
+            .list()
+            .iter()
+            .any(|located| located.object.metadata.name.as_deref() == Some("x"))
+    );
     stage.stop().await;
 }
 
@@ -216,7 +253,10 @@ async fn what_planes_are_born_with_is_seen_too() {
     for wanted in ["default", "kube-system"] {
         eventually(wanted, || names.lock().iter().any(|name| name == wanted)).await;
     }
-    assert!(stage.controllers.view().list::<Namespace>().unwrap().is_empty(), "and is not kept");
+    assert!(
+        stage.controllers.view().list::<Namespace>().unwrap().is_empty(),
+        "and is not kept"
+    );
     stage.stop().await;
 }
 
@@ -226,7 +266,11 @@ async fn an_index_finds_objects_of_all_clusters() {
     let planes = stage.planes((0..3).map(|i| format!("p{i}"))).await;
     let seen = Arc::new(Seen::default());
     let by_value = |object: &ConfigMap| object.data.iter().flatten().map(|(_, value)| value.clone()).collect();
-    let unwatched = stage.controllers.controller("lost").for_::<Secret>().index::<ConfigMap>("value", by_value);
+    let unwatched = stage
+        .controllers
+        .controller("lost")
+        .for_::<Secret>()
+        .index::<ConfigMap>("value", by_value);
     let (names, _) = Names::<Secret>::new();
     assert_eq!(
         unwatched.reconcile(names).err(),
@@ -245,7 +289,11 @@ async fn an_index_finds_objects_of_all_clusters() {
         seen.shows(&request(&plane.name, "x"), Some(value)).await;
     }
     let store = stage.controllers.view().store::<ConfigMap>().unwrap();
-    let mut found: Vec<_> = store.by_index("value", "a").into_iter().map(|located| located.cluster).collect();
+    let mut found: Vec<_> = store
+        .by_index("value", "a")
+        .into_iter()
+        .map(|located| located.cluster)
+        .collect();
     found.sort();
     assert_eq!(found, [ClusterName::new("p0"), ClusterName::new("p2")]);
     assert_eq!(store.by_index_in(&ClusterName::new("p1"), "value", "b").len(), 1);

@@ -74,7 +74,10 @@ async fn panics_hangs_and_errors_are_tried_again_and_terminal_ones_are_not() {
     for name in ["panics", "hangs", "fails", "after", "again"] {
         eventually(&format!("{name} is tried again"), || various.tries(name) > 1).await;
     }
-    eventually("the others are looked at", || various.tries("terminal") > 0 && various.tries("well") > 0).await;
+    eventually("the others are looked at", || {
+        various.tries("terminal") > 0 && various.tries("well") > 0
+    })
+    .await;
     let metrics = stage.metrics.text();
     for (name, count) in [("panics", 1), ("timeouts", 1)] {
         let line = format!("controller_runtime_reconcile_{name}_total{{controller=\"various\"}} {count}");

@@ -15,7 +15,8 @@ use mica_runtime::ownership::All;
 use mica_runtime::queue::Priority;
 use mica_runtime::reconcile::{Action, Cx, Reconciler};
 use mica_runtime::{
-    Access, ClusterName, ClusterSink, ClusterSpec, Fleet, Metrics, Ownership, Provider, ProviderError, Request, Wildcard,
+    Access, ClusterName, ClusterSink, ClusterSpec, Fleet, Metrics, Ownership, Provider, ProviderError, Request,
+    Wildcard,
 };
 use mica_testkit::TestServer;
 use parking_lot::Mutex;
@@ -35,7 +36,10 @@ pub async fn eventually(what: &str, state: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(DEADLINE, waiting).await.is_ok(), "never so: {what}");
+    assert!(
+        tokio::time::timeout(DEADLINE, waiting).await.is_ok(),
+        "never so: {what}"
+    );
 }
 
 /// How a plane is read.
@@ -236,7 +240,12 @@ impl Seen {
     /// The last that was seen of each object of a cluster that has a value: `name=value`, or `name gone`.
     pub fn of(&self, cluster: &str) -> BTreeMap<String, String> {
         let mut last = BTreeMap::new();
-        for sight in self.log.lock().iter().filter(|sight| sight.request.cluster.as_str() == cluster) {
+        for sight in self
+            .log
+            .lock()
+            .iter()
+            .filter(|sight| sight.request.cluster.as_str() == cluster)
+        {
             let value = sight.value.clone().unwrap_or_else(|| "gone".to_owned());
             last.insert(sight.request.name.to_string(), value);
         }

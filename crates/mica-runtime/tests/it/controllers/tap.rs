@@ -106,7 +106,10 @@ impl Tap {
         let open = self.0.open.lock().clone();
         let response = self.0.client.send(request).await?;
         Ok(response.map(|body| {
-            let frames = body.into_data_stream().map_ok(http_body::Frame::data).map_err(BoxError::from);
+            let frames = body
+                .into_data_stream()
+                .map_ok(http_body::Frame::data)
+                .map_err(BoxError::from);
             let until_cut = frames.take_until(async move {
                 if watches {
                     open.cancelled_owned().await;
@@ -125,5 +128,6 @@ fn is_list(request: &str) -> bool {
 }
 
 fn take_one(left: &AtomicUsize) -> bool {
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+        .is_ok()
 }
