@@ -16,7 +16,8 @@
 //!
 //! A [`TestServer`] listens on a free port of this machine, over TLS, with a certificate authority of its own, and keeps
 //! everything in memory unless told otherwise ([`Builder`]). It is the same server that runs elsewhere: nothing is faked.
-//! Planes ([`TestPlane`]) share it and see nothing of each other, so that one server is enough for all tests of a process.
+//! Planes ([`TestPlane`]) share it and see nothing of each other, so that one server is enough for all tests of a process;
+//! [`ControlPlanes`] is many of them at once.
 //! What fails here fails the test: functions panic with a reason.
 
 #![allow(
@@ -27,10 +28,12 @@
 
 mod kubectl;
 mod plane;
+mod planes;
 mod server;
 
 pub use kubectl::{Kubectl, Ran};
 pub use plane::TestPlane;
+pub use planes::ControlPlanes;
 pub use server::{Builder, TestServer};
 
 #[cfg(feature = "kube")]

@@ -27,24 +27,31 @@ impl<'a> TestPlane<'a> {
         if let Some(profile) = profile {
             plane["spec"] = json!({"profile": profile.as_str()});
         }
-        // The same request as over the wire, without one.
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(PLANES)
-            .header("content-type", "application/json")
-            .body(RequestBody::from(Bytes::from(plane.to_string())))
-            .expect("a request");
-        let peer = Arc::new(Peer::in_process(CancellationToken::new()));
-        let response = server.server().call(&Context::new(peer), request).await;
-        assert_eq!(
-            response.status(),
-            StatusCode::CREATED,
-            "the plane {name:?} was not made"
-        );
+        let status = send(server, Method::POST, PLANES, plane.to_string()).await;
+        assert_eq!(status, StatusCode::CREATED, "the plane {name:?} was not made");
         Self {
             server,
             name: name.to_owned(),
         }
+    }
+
+    /// One that was made before.
+    pub(crate) fn known(server: &'a TestServer, name: &str) -> Self {
+        Self {
+            server,
+            name: name.to_owned(),
+        }
+    }
+
+    /// Asks for its end, which comes when it is empty.
+    pub async fn delete(self) {
+        let path = format!("{PLANES}/{}", self.name);
+        let status = send(self.server, Method::DELETE, &path, String::new()).await;
+        assert!(
+            status.is_success(),
+            "the plane {:?} was not deleted: {status}",
+            self.name
+        );
     }
 
     pub fn name(&self) -> &str {
@@ -75,4 +82,16 @@ impl<'a> TestPlane<'a> {
     pub fn kubectl(&self) -> Kubectl {
         Kubectl::new(&self.kubeconfig())
     }
+}
+
+/// The same request as over the wire, without one.
+async fn send(server: &TestServer, method: Method, path: &str, body: String) -> StatusCode {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json")
+        .body(RequestBody::from(Bytes::from(body)))
+        .expect("a request");
+    let peer = Arc::new(Peer::in_process(CancellationToken::new()));
+    server.server().call(&Context::new(peer), request).await.status()
 }

@@ -11,8 +11,12 @@
 //! [`next_moves`] decides what a replica does next; reading and writing leases is done elsewhere.
 
 mod all;
+mod election;
+mod leader;
+mod lease;
 mod plan;
 mod rendezvous;
+mod sharded;
 mod term;
 
 use async_trait::async_trait;
@@ -20,10 +24,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use all::All;
+pub use leader::{Leader, LeaderBuilder, Standby};
+pub use lease::{Timing, identity};
 pub use plan::{Epoch, Holder, Move, Table, next_moves};
 pub use rendezvous::{Peer, SLOTS, Slot, slot_of, wanted_holder};
+pub use sharded::{GROUP_LABEL, Sharded, ShardedBuilder};
 pub use term::Tenure;
 
+use crate::metrics::Metrics;
 use crate::request::ClusterName;
 
 /// Whether a cluster is watched.
@@ -59,6 +67,9 @@ pub trait Ownership: Send + Sync + 'static {
 
     /// Changes whenever answers may have.
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Where to report how it stands: once, before it runs.
+    fn report_to(&self, _metrics: &Metrics) {}
 
     /// Takes part until stopped. Then nothing new begins, what is under way may finish for a while, and what is held is given
     /// to the others at once.

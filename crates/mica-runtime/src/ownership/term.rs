@@ -1,7 +1,5 @@
 //! One time of holding something: what may begin, what is under way, and when it is over.
 
-use std::future::Future;
-
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -55,8 +53,13 @@ impl Term {
         self.over.cancel();
     }
 
+    /// Closed, and nothing is under way.
+    pub(super) fn is_through(&self) -> bool {
+        self.running.is_closed() && self.running.is_empty()
+    }
+
     /// Until it is closed and nothing is under way.
-    pub(super) fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(super) fn ended(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let running = self.running.clone();
         async move { running.wait().await }
     }

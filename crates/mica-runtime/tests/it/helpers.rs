@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event as CoreEvent, Namespace};
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -14,10 +13,9 @@ use mica_runtime::{ClusterName, Metrics};
 use mica_testkit::TestServer;
 use tokio_util::sync::CancellationToken;
 
-static OURS: Finalizer = Finalizer::new("example.com/cleanup");
+use crate::wait::eventually;
 
-/// How long anything may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+static OURS: Finalizer = Finalizer::new("example.com/cleanup");
 
 fn config_map(name: &str) -> ConfigMap {
     let mut object = ConfigMap::default();
@@ -135,16 +133,4 @@ async fn events_are_written_into_the_objects_cluster_and_repeat_as_a_series() {
             .text()
             .contains("mica_runtime_events_total{result=\"written\"} 3")
     );
-}
-
-async fn eventually<T>(look: impl AsyncFn() -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, found).await.expect("it comes in time")
 }

@@ -2,3 +2,5 @@
 
 mod controllers;
 mod helpers;
+mod ownership;
+mod wait;

@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use mica_testkit::{Companions, Profile, TestServer};
+use mica_testkit::{Companions, ControlPlanes, Profile, TestServer};
 
 fn map(name: &str) -> ConfigMap {
     let mut map = ConfigMap::default();
@@ -23,6 +23,22 @@ async fn planes_of_one_server_see_nothing_of_each_other() {
     assert!(in_b.get_opt("m").await.unwrap().is_none());
     assert!(maps(server.client().await).get_opt("m").await.unwrap().is_none());
     assert!(a.url().ends_with("/clusters/a/control-plane"), "{}", a.url());
+}
+
+#[tokio::test]
+async fn many_planes_are_made_at_once_and_more_come_and_go() {
+    let planes = ControlPlanes::new(20).await;
+    assert_eq!(planes.names().len(), 20);
+    for name in [planes.names().first(), planes.names().last()].into_iter().flatten() {
+        let maps = Api::<ConfigMap>::default_namespaced(planes.client(name).await);
+        maps.create(&PostParams::default(), &map("m")).await.unwrap();
+    }
+    planes.add("more").await;
+    let maps = Api::<ConfigMap>::default_namespaced(planes.client("more").await);
+    assert!(maps.get_opt("m").await.unwrap().is_none());
+    planes.remove("more").await;
+    let refused = maps.create(&PostParams::default(), &map("m")).await;
+    assert!(refused.is_err(), "a plane that is being deleted takes nothing");
 }
 
 #[tokio::test]
