@@ -31,6 +31,9 @@ use tower::{BoxError, Service as _};
 
 /// Requests on one connection at once, unless its server wants fewer: what API servers allow by default.
 const STREAMS: usize = 100;
+/// What one answer may have under way before it is read. The connection has room for that of all of them, so that one
+/// that is not read holds up no other.
+const STREAM_WINDOW: u32 = 256 << 10;
 /// Connections for requests that end; what does not fit waits its turn in them.
 const ORDINARY_CONNECTIONS: usize = 4;
 /// Connections for watches to one place, so at most 25,600 watches: more is a mistake, or asks for the wildcard.
@@ -241,7 +244,8 @@ impl Pool {
                 .timer(TokioTimer::new())
                 .keep_alive_interval(PING_EVERY)
                 .keep_alive_timeout(PING_TIMEOUT)
-                .adaptive_window(true)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(STREAM_WINDOW * STREAMS as u32)
                 .handshake(stream)
                 .await?;
             let room = Arc::new(AtomicUsize::new(STREAMS));

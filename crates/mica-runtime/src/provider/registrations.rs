@@ -1,6 +1,6 @@
 //! Control planes that are registered for a service: ControlPlaneRegistrations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -51,6 +51,8 @@ pub struct Registrations {
     /// Those whose credentials were refused.
     refused: Mutex<BTreeSet<ClusterName>>,
     wake: Notify,
+    /// Which version of a Secret was read last: what its watch shows of that one is no news.
+    versions: Mutex<HashMap<(String, String), Option<String>>>,
 }
 
 type All = BTreeMap<ClusterName, Registration>;
@@ -82,6 +84,7 @@ impl Registrations {
             key: KUBECONFIG_KEY.to_owned(),
             refused: Mutex::default(),
             wake: Notify::new(),
+            versions: Mutex::default(),
         }
     }
 
@@ -171,6 +174,8 @@ impl Registrations {
         let Some(secret) = secrets.get_opt(secret).await? else {
             return Ok(None);
         };
+        let version = secret.resource_version();
+        self.versions.lock().insert(found.secret.clone(), version);
         let access = kubeconfig(&secret.data, &self.key)?.at_url(&found.endpoint)?;
         let spec = ClusterSpec::new(name.clone(), access).labels(found.labels.clone());
         Ok(Some(ClusterSpec {
@@ -242,6 +247,7 @@ impl Provider for Registrations {
                     }
                     Some(Event::InitDone) => {
                         listing = false;
+                        self.versions.lock().retain(|secret, _| all.values().any(|found| found.secret == *secret));
                         sink.restart();
                         self.engage_some(&sink, &all, |_, _| true).await;
                         sink.synced();
@@ -249,8 +255,11 @@ impl Provider for Registrations {
                     None => {}
                 },
                 // Without the right to watch Secrets, they are still read again now and then.
-                Some(Ok(Event::Apply(secret))) = secrets.next() => {
+                Some(Ok(Event::Apply(secret) | Event::InitApply(secret))) = secrets.next() => {
                     let changed = (secret.namespace().unwrap_or_default(), secret.name_any());
+                    if self.versions.lock().get(&changed) == Some(&secret.resource_version()) {
+                        continue;
+                    }
                     self.engage_some(&sink, &all, |_, registration| registration.secret == changed).await;
                 }
                 () = self.wake.notified() => {

@@ -1,6 +1,11 @@
 //! The runtime against a real server in the test's own process.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+
+mod clusters;
 mod controllers;
 mod helpers;
 mod ownership;
+mod providers;
+mod support;
 mod wait;
