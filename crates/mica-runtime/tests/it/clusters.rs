@@ -27,7 +27,9 @@ const MASTERS: &str = "system:masters";
 
 async fn whoami(client: &kube::Client) -> kube::Result<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    let review = api
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await?;
     let user = review.status.and_then(|status| status.user_info);
     Ok(user.and_then(|user| user.username).unwrap_or_default())
 }
@@ -42,7 +44,9 @@ async fn asked(server: &TestServer, verb: &str, resource: &str) -> u64 {
     let request = Request::get("/metrics").body(Vec::new()).unwrap();
     let metrics = client.request_text(request).await.unwrap();
     let (verb, resource) = (format!("verb=\"{verb}\""), format!("resource=\"{resource}\""));
-    let lines = metrics.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"));
     lines
         .filter(|line| line.contains(&verb) && line.contains(&resource))
         .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
@@ -88,23 +92,37 @@ async fn a_new_certificate_is_used_by_new_requests_and_open_watches_go_on_withou
     assert_eq!(whoami(&client).await.unwrap(), "old");
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let mut events = Box::pin(kube::runtime::watcher(maps.clone(), watcher::Config::default()));
-    while !matches!(soon("the list", events.try_next()).await.unwrap(), Some(Event::InitDone)) {}
+    while !matches!(
+        soon("the list", events.try_next()).await.unwrap(),
+        Some(Event::InitDone)
+    ) {}
     // The watch itself begins with the next question.
-    maps.create(&PostParams::default(), &config_map("before")).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("before"))
+        .await
+        .unwrap();
     let before = soon("an event", events.try_next()).await.unwrap();
     assert!(matches!(before, Some(Event::Apply(map)) if map.metadata.name.as_deref() == Some("before")));
 
     let mut changes = fleet.events();
     engaged(&mut changes, "a").await;
-    specs.send_replace(vec![ClusterSpec::new(name.clone(), certificate(&server, "new")).label("turn", "2")]);
+    specs.send_replace(vec![
+        ClusterSpec::new(name.clone(), certificate(&server, "new")).label("turn", "2"),
+    ]);
     let changed = crate::support::next(&mut changes).await;
-    assert!(matches!(changed, mica_runtime::FleetEvent::Changed(ref same) if same.is_same(&cluster)), "{changed:?}");
+    assert!(
+        matches!(changed, mica_runtime::FleetEvent::Changed(ref same) if same.is_same(&cluster)),
+        "{changed:?}"
+    );
     assert_eq!(whoami(&client).await.unwrap(), "new", "the same client");
     maps.create(&PostParams::default(), &config_map("after")).await.unwrap();
     let after = soon("an event", events.try_next()).await.unwrap();
     assert!(matches!(after, Some(Event::Apply(map)) if map.metadata.name.as_deref() == Some("after")));
     assert!(!cluster.lifetime().is_cancelled());
-    assert_eq!(asked(&server, "LIST", "configmaps").await, 1, "nothing was listed again");
+    assert_eq!(
+        asked(&server, "LIST", "configmaps").await,
+        1,
+        "nothing was listed again"
+    );
 }
 
 #[tokio::test]
@@ -119,7 +137,10 @@ async fn a_refused_token_shows_and_a_new_one_is_taken_in_place() {
     let cluster = engaged(&mut events, "a").await;
     let client = cluster.client();
     let error = whoami(&client).await.unwrap_err();
-    assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
+    assert!(
+        matches!(&error, kube::Error::Api(status) if status.code == 401),
+        "{error}"
+    );
     assert!(matches!(cluster.health(), Health::Unauthorized { .. }));
     assert!(cluster.is_reachable(), "it answers");
     let good = with_user(&server, json!({"token": token(&server).await}));
@@ -165,7 +186,11 @@ async fn plugins_give_tokens() {
     fleet.add(Static::new([spec])).unwrap();
     let cluster = engaged(&mut fleet.events(), "a").await;
     assert!(whoami(&cluster.client()).await.is_err());
-    assert!(matches!(cluster.health(), Health::Unauthorized { .. }), "{}", cluster.health());
+    assert!(
+        matches!(cluster.health(), Health::Unauthorized { .. }),
+        "{}",
+        cluster.health()
+    );
 }
 
 #[tokio::test]
@@ -252,21 +277,30 @@ async fn a_cluster_whose_server_goes_is_held_and_released_when_it_is_back() {
         longest_pause: Duration::from_millis(100),
     };
     let fleet = Fleet::with_limits(std::sync::Arc::new(All::new()), limits);
-    fleet.add(Static::new([ClusterSpec::new(ClusterName::new("a"), access)])).unwrap();
+    fleet
+        .add(Static::new([ClusterSpec::new(ClusterName::new("a"), access)]))
+        .unwrap();
     let cluster = engaged(&mut fleet.events(), "a").await;
     let client = cluster.client();
     assert_eq!(whoami(&client).await.unwrap(), "admin");
     wire.cut();
     let mut refused = None;
     for _ in 0..10 {
-        let error = client.send(Request::get("/version").body(Body::empty()).unwrap()).await.unwrap_err();
+        let error = client
+            .send(Request::get("/version").body(Body::empty()).unwrap())
+            .await
+            .unwrap_err();
         refused = Refused::of(&error).cloned();
         if refused.is_some() {
             break;
         }
     }
     assert_eq!(refused, Some(Refused::Unreachable(ClusterName::new("a"))));
-    assert!(matches!(cluster.health(), Health::Unreachable { .. }), "{}", cluster.health());
+    assert!(
+        matches!(cluster.health(), Health::Unreachable { .. }),
+        "{}",
+        cluster.health()
+    );
     wire.mend().await;
     soon("the server is found", cluster.reachable()).await;
     assert_eq!(whoami(&client).await.unwrap(), "admin");

@@ -30,7 +30,13 @@ async fn delete(api: &Api<DynamicObject>, name: &str) {
 #[tokio::test]
 async fn milo_outside_engages_ready_projects_at_their_paths() {
     let server = TestServer::start().await;
-    let projects = define(&server.client().await, "resourcemanager.miloapis.com", "Project", "projects").await;
+    let projects = define(
+        &server.client().await,
+        "resourcemanager.miloapis.com",
+        "Project",
+        "projects",
+    )
+    .await;
     let project = |name: &str| {
         json!({
             "apiVersion": "resourcemanager.miloapis.com/v1alpha1", "kind": "Project",
@@ -47,7 +53,10 @@ async fn milo_outside_engages_ready_projects_at_their_paths() {
     fleet.add(milo_at_root.labels("tier=gold")).unwrap();
     let mut events = fleet.events();
     let shop = engaged(&mut events, "shop").await;
-    assert_eq!(shop.access().url(), format!("{}{PROJECT_PATH}/shop/control-plane", server.url()));
+    assert_eq!(
+        shop.access().url(),
+        format!("{}{PROJECT_PATH}/shop/control-plane", server.url())
+    );
     assert_eq!(shop.labels()["tier"], "gold");
     synced(&mut events).await;
 
@@ -60,10 +69,16 @@ async fn milo_outside_engages_ready_projects_at_their_paths() {
     set_status(&projects, "slow", condition("Ready", "True")).await;
     engaged(&mut events, "slow").await;
     let unlabelled = Patch::Merge(json!({"metadata": {"labels": {"tier": "lead"}}}));
-    projects.patch("slow", &PatchParams::default(), &unlabelled).await.unwrap();
+    projects
+        .patch("slow", &PatchParams::default(), &unlabelled)
+        .await
+        .unwrap();
     gone(&mut events, "slow").await;
     let finished = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    projects.patch("shop", &PatchParams::default(), &finished).await.unwrap();
+    projects
+        .patch("shop", &PatchParams::default(), &finished)
+        .await
+        .unwrap();
     gone(&mut events, "shop").await;
     assert!(shop.lifetime().is_cancelled());
 }
@@ -72,7 +87,13 @@ async fn milo_outside_engages_ready_projects_at_their_paths() {
 async fn milo_inside_engages_ready_project_control_planes_at_their_hosts() {
     let server = TestServer::start().await;
     let client = server.client().await;
-    let planes = define(&client, "infrastructure.miloapis.com", "ProjectControlPlane", "projectcontrolplanes").await;
+    let planes = define(
+        &client,
+        "infrastructure.miloapis.com",
+        "ProjectControlPlane",
+        "projectcontrolplanes",
+    )
+    .await;
     let object = json!({
         "apiVersion": "infrastructure.miloapis.com/v1alpha1", "kind": "ProjectControlPlane",
         "metadata": {"name": "shop"},
@@ -85,7 +106,10 @@ async fn milo_inside_engages_ready_project_control_planes_at_their_hosts() {
     synced(&mut events).await;
     set_status(&planes, "shop", condition("ControlPlaneReady", "True")).await;
     let shop = engaged(&mut events, "shop").await;
-    assert_eq!(shop.access().url(), "https://milo-apiserver.project-shop.svc.cluster.local:6443");
+    assert_eq!(
+        shop.access().url(),
+        "https://milo-apiserver.project-shop.svc.cluster.local:6443"
+    );
     delete(&planes, "shop").await;
     gone(&mut events, "shop").await;
 }
@@ -121,7 +145,9 @@ async fn planes_are_engaged_while_they_take_requests_and_shown_by_the_wildcard()
     // What holds the plane's drain up must be seen by whoever can let it go.
     let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::default_namespaced(again.client());
     let held = json!({"metadata": {"name": "held", "finalizers": ["example.dev/hold"]}});
-    maps.create(&PostParams::default(), &serde_json::from_value(held).unwrap()).await.unwrap();
+    maps.create(&PostParams::default(), &serde_json::from_value(held).unwrap())
+        .await
+        .unwrap();
     let mut others = leaving.events();
     engaged(&mut others, "a").await;
     delete(&planes, "a").await;
@@ -165,10 +191,15 @@ async fn labelled_secrets_are_clusters_and_a_new_certificate_in_one_is_taken_in_
     assert_eq!((one.access().url(), one.labels()["tier"].as_str()), (a.url(), "gold"));
     synced(&mut events).await;
     // What would run a command here is not taken, and does no harm to the others.
-    let exec = a.kubeconfig().replace("client-certificate-data:", "client-certificate: /etc/hostname\n    ignored:");
+    let exec = a.kubeconfig().replace(
+        "client-certificate-data:",
+        "client-certificate: /etc/hostname\n    ignored:",
+    );
     assert!(matches!(
         Access::from_foreign_kubeconfig(&exec),
-        Err(mica_runtime::cluster::AccessError::NotSelfContained("client-certificate"))
+        Err(mica_runtime::cluster::AccessError::NotSelfContained(
+            "client-certificate"
+        ))
     ));
     make("foreign", &labels, &exec).await;
     let other = a.kubeconfig_for(&server.user("other", Some("system:masters")));
@@ -177,7 +208,10 @@ async fn labelled_secrets_are_clusters_and_a_new_certificate_in_one_is_taken_in_
     engaged(&mut events, "two").await;
     assert!(!one.lifetime().is_cancelled(), "it is the same cluster");
     let review: Api<k8s_openapi::api::authentication::v1::SelfSubjectReview> = Api::all(one.client());
-    let review = review.create(&PostParams::default(), &Default::default()).await.unwrap();
+    let review = review
+        .create(&PostParams::default(), &Default::default())
+        .await
+        .unwrap();
     assert_eq!(review.status.unwrap().user_info.unwrap().username.unwrap(), "other");
     // Another address is another cluster.
     replace(&secrets, "one", &b.kubeconfig()).await;
@@ -196,8 +230,16 @@ async fn registered(server: &TestServer) -> (Api<DynamicObject>, Api<Secret>) {
     let secrets: Api<Secret> = Api::default_namespaced(client);
     let labels = json!({"controlplane.kplane.dev/name": "a"});
     let bad = plane.kubeconfig_for(&server.user("nobody", None));
-    secrets.create(&PostParams::default(), &secret("a-kubeconfig", &labels, &bad)).await.unwrap();
-    create(&registrations, registration("a", &["Controllers"], "Shared"), resolved(&plane.url())).await;
+    secrets
+        .create(&PostParams::default(), &secret("a-kubeconfig", &labels, &bad))
+        .await
+        .unwrap();
+    create(
+        &registrations,
+        registration("a", &["Controllers"], "Shared"),
+        resolved(&plane.url()),
+    )
+    .await;
     (registrations, secrets)
 }
 
@@ -220,16 +262,20 @@ fn resolved(url: &str) -> Value {
 }
 
 async fn engaged_condition(registrations: &Api<DynamicObject>, name: &str, wanted: &str) -> Value {
-    let waiting = kube::runtime::wait::await_condition(registrations.clone(), name, |object: Option<&DynamicObject>| {
-        object.is_some_and(|object| find_engaged(object)["reason"] == *wanted)
-    });
+    let waiting =
+        kube::runtime::wait::await_condition(registrations.clone(), name, |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| find_engaged(object)["reason"] == *wanted)
+        });
     let object = soon("the condition", waiting).await.unwrap().unwrap();
     object.data["status"]["conditions"].clone()
 }
 
 fn find_engaged(object: &DynamicObject) -> Value {
     let conditions = object.data["status"]["conditions"].as_array();
-    let found = conditions.into_iter().flatten().find(|found| found["type"] == "Engaged");
+    let found = conditions
+        .into_iter()
+        .flatten()
+        .find(|found| found["type"] == "Engaged");
     found.cloned().unwrap_or_default()
 }
 
@@ -237,9 +283,24 @@ fn find_engaged(object: &DynamicObject) -> Value {
 async fn registrations_are_engaged_where_they_resolve_to_and_told_how_that_is() {
     let server = TestServer::start().await;
     let (registrations, secrets) = registered(&server).await;
-    create(&registrations, registration("other", &["Scheduler"], "Shared"), resolved(&server.url())).await;
-    create(&registrations, registration("mode", &["Controllers"], "Dedicated"), resolved(&server.url())).await;
-    create(&registrations, registration("pending", &["Controllers"], "Shared"), Value::Null).await;
+    create(
+        &registrations,
+        registration("other", &["Scheduler"], "Shared"),
+        resolved(&server.url()),
+    )
+    .await;
+    create(
+        &registrations,
+        registration("mode", &["Controllers"], "Dedicated"),
+        resolved(&server.url()),
+    )
+    .await;
+    create(
+        &registrations,
+        registration("pending", &["Controllers"], "Shared"),
+        Value::Null,
+    )
+    .await;
     let fleet: Fleet = fleet();
     let provider = Registrations::new(root(&server)).service("controllers").mode("Shared");
     fleet.add(provider).unwrap();
@@ -262,7 +323,10 @@ async fn registrations_are_engaged_where_they_resolve_to_and_told_how_that_is() 
     })
     .await;
     let conditions = engaged_condition(&registrations, "a", "Unreachable").await;
-    assert!(conditions.to_string().contains("cannot connect to https://127.0.0.1:1"), "{conditions}");
+    assert!(
+        conditions.to_string().contains("cannot connect to https://127.0.0.1:1"),
+        "{conditions}"
+    );
 
     set_status(&registrations, "a", json!({"ready": false})).await;
     gone_through(&mut events, "a").await;
@@ -317,9 +381,13 @@ async fn kubeconfig_files_come_change_and_go() {
     std::fs::write(path("notes.txt"), "- not\n- a kubeconfig\n").unwrap();
     let (whole, globbed) = (fleet(), fleet());
     let every = Duration::from_millis(20);
-    whole.add(Kubeconfig::new([directory.path().display().to_string()]).every(every)).unwrap();
+    whole
+        .add(Kubeconfig::new([directory.path().display().to_string()]).every(every))
+        .unwrap();
     let pattern = path("*.yaml").display().to_string();
-    globbed.add(Kubeconfig::new([pattern]).every(every).naming(Naming::Context)).unwrap();
+    globbed
+        .add(Kubeconfig::new([pattern]).every(every).naming(Naming::Context))
+        .unwrap();
     let mut events = whole.events();
     let one = engaged(&mut events, &name("one.yaml")).await;
     assert_eq!(one.access().url(), a.url());
