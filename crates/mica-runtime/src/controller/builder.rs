@@ -118,7 +118,8 @@ impl NewController {
             filter: None,
             owners: OwnerScope::of::<K>(),
             concurrency: CONCURRENCY,
-            limits: Limits::default(),
+            per_cluster: None,
+            backoff: Backoff::default(),
             timeout: None,
             resync: None,
         }
@@ -140,7 +141,8 @@ pub struct ControllerBuilder<K: Object> {
     reach: Reach,
     owners: OwnerScope,
     concurrency: usize,
-    limits: Limits,
+    per_cluster: Option<usize>,
+    backoff: Backoff,
     timeout: Option<Duration>,
     resync: Option<Duration>,
 }
@@ -265,17 +267,18 @@ impl<K: Object> ControllerBuilder<K> {
         self
     }
 
-    /// How many objects of one cluster are reconciled at once.
+    /// How many objects of one cluster are reconciled at once. If nothing is said, half of all that can be, so that one
+    /// cluster whose server is slow leaves workers for the others; all of them where there is only the local cluster.
     #[must_use]
     pub fn per_cluster(mut self, most: usize) -> Self {
-        self.limits.per_cluster = most.max(1);
+        self.per_cluster = Some(most.max(1));
         self
     }
 
     /// How long what failed waits.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.limits.backoff = backoff;
+        self.backoff = backoff;
         self
     }
 
@@ -304,9 +307,17 @@ impl<K: Object> ControllerBuilder<K> {
         let _building = controllers.0.building.lock();
         let reserved = Reserved::make(&controllers, &name)?;
         let around = &controllers.0.around;
+        let share = match self.reach {
+            Reach::Local => self.concurrency,
+            Reach::Provided | Reach::Everywhere => self.concurrency.div_ceil(2),
+        };
+        let limits = Limits {
+            per_cluster: self.per_cluster.unwrap_or(share),
+            backoff: self.backoff,
+        };
         let core = Arc::new(Core::new(CoreParts {
             name: name.clone(),
-            queue: Queue::new(self.limits),
+            queue: Queue::new(limits),
             metrics: around.metrics.controller(&name),
             roster: controllers.0.roster.clone(),
             reach: self.reach,

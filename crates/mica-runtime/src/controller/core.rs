@@ -1,6 +1,7 @@
 //! What a controller is, apart from its kind: its queue, which clusters it works on, and when a cluster is ready for it.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -114,7 +115,15 @@ impl Core {
             Reach::Local => cluster.name().is_local(),
             Reach::Everywhere => true,
         };
-        reached && self.filter.as_ref().is_none_or(|filter| filter(cluster))
+        reached && self.filter.as_ref().is_none_or(|filter| self.passes(filter, cluster))
+    }
+
+    /// A filter that panics lets nothing pass.
+    fn passes(&self, filter: &Filter, cluster: &Cluster) -> bool {
+        catch_unwind(AssertUnwindSafe(|| filter(cluster))).unwrap_or_else(|_| {
+            tracing::error!(controller = self.name(), cluster = %cluster.name(), "the filter of clusters panicked");
+            false
+        })
     }
 
     /// Whether a cluster can be worked on: everything that work there may look up has been read.

@@ -105,7 +105,11 @@ impl Controllers {
                 event = events.next() => event,
             };
             match event {
-                Some(FleetEvent::Engaged(cluster)) => self.engage(&cluster),
+                Some(FleetEvent::Engaged(cluster)) => {
+                    self.engage(&cluster);
+                    // Thousands may come at once.
+                    tokio::task::coop::consume_budget().await;
+                }
                 Some(FleetEvent::Changed(cluster)) => self.change(&cluster),
                 Some(FleetEvent::Gone(name)) => self.disengage(&name),
                 Some(FleetEvent::Synced) => {}
@@ -122,7 +126,8 @@ impl Controllers {
         for core in self.cores() {
             core.stop.cancel();
         }
-        self.0.feeds.close();
+        // What is under way may still look things up.
+        self.0.feeds.halt();
         self.0.tasks.close();
         if tokio::time::timeout(grace, self.0.tasks.wait()).await.is_err() {
             tracing::warn!(?grace, "reconciles that did not end in time are dropped");
@@ -248,14 +253,10 @@ impl Controller {
         self.core.enqueue(request, priority);
     }
 
-    /// Ends this controller alone: its watches, unless others share them; then its workers, which have the grace period to
-    /// finish what they do.
+    /// Ends this controller alone. Nothing new is begun, and workers have the grace period to finish what they do; then its
+    /// watches end, unless others share them.
     pub async fn stop(&self, grace: Duration) {
-        {
-            let _building = self.controllers.0.building.lock();
-            self.core.end();
-            self.controllers.0.feeds.release();
-        }
+        self.core.end();
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             tracing::warn!(
@@ -265,6 +266,9 @@ impl Controller {
             self.kill.cancel();
             self.tasks.wait().await;
         }
+        // Only now: what was under way may have looked things up.
+        let _building = self.controllers.0.building.lock();
+        self.controllers.0.feeds.release();
         let mut known = self.controllers.0.known.lock();
         if matches!(known.get(self.name()), Some(Some(core)) if Arc::ptr_eq(core, &self.core)) {
             known.remove(self.name());

@@ -1,7 +1,7 @@
 //! The order of work: a lane for each cluster, and turns among the lanes.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,6 +11,9 @@ use crate::request::{ClusterName, Request};
 
 /// One turn in so many goes to the lowest priority that waits.
 pub const LOW_TURN: u64 = 8;
+
+/// Void times that may be there before anybody looks for them.
+const VOID_TIMES: usize = 1024;
 
 /// How soon an item should be done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -79,7 +82,8 @@ pub enum Next {
 /// All items and where they stand.
 pub struct Lanes {
     limits: Limits,
-    items: HashMap<Request, Item>,
+    /// In order, so that those of one cluster stand together: when it goes, that costs what it had.
+    items: BTreeMap<Request, Item>,
     lanes: HashMap<ClusterName, Lane>,
     /// For each priority the clusters that have something of it ready and may have it taken, in the order of their turns.
     turns: [VecDeque<ClusterName>; PRIORITIES],
@@ -128,7 +132,7 @@ impl Lanes {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            items: HashMap::new(),
+            items: BTreeMap::new(),
             lanes: HashMap::new(),
             turns: Default::default(),
             delayed: BinaryHeap::new(),
@@ -140,6 +144,12 @@ impl Lanes {
 
     pub fn depth(&self) -> usize {
         self.ready
+    }
+
+    /// How many times are remembered, void ones too.
+    #[cfg(test)]
+    pub(super) fn times(&self) -> usize {
+        self.delayed.len()
     }
 
     /// An item is to be done as soon as it is its turn. Of several priorities the highest counts.
@@ -202,10 +212,14 @@ impl Lanes {
                 }
             }
         }
-        match self.delayed.peek() {
-            Some(Reverse((due, ..))) => Next::At(*due),
-            None => Next::Nothing,
+        while let Some(Reverse((due, _, request))) = self.delayed.peek() {
+            let stage = self.items.get(request).map(|item| &item.stage);
+            if matches!(stage, Some(Stage::Delayed { due: counts }) if counts == due) {
+                return Next::At(*due);
+            }
+            self.delayed.pop();
         }
+        Next::Nothing
     }
 
     /// A worker is through with an item. If it was added meanwhile, it is ready again at once.
@@ -246,20 +260,38 @@ impl Lanes {
 
     /// Forgets everything of a cluster. What workers have is given back in vain.
     pub fn purge(&mut self, cluster: &ClusterName) {
-        let ready = &mut self.ready;
-        self.items.retain(|request, item| {
-            let kept = request.cluster != *cluster;
-            if !kept && matches!(item.stage, Stage::Ready { .. }) {
-                *ready -= 1;
+        let first = Request {
+            cluster: cluster.clone(),
+            namespace: None,
+            name: Default::default(),
+        };
+        let of_it = self.items.range(first..).take_while(|(request, _)| request.cluster == *cluster);
+        let gone: Vec<_> = of_it.map(|(request, _)| request.clone()).collect();
+        for request in gone {
+            if let Some(item) = self.items.remove(&request)
+                && matches!(item.stage, Stage::Ready { .. })
+            {
+                self.ready -= 1;
             }
-            kept
-        });
-        self.lanes.remove(cluster);
-        for turns in &mut self.turns {
-            turns.retain(|other| other != cluster);
         }
-        self.delayed
-            .retain(|Reverse((_, _, request))| request.cluster != *cluster);
+        let lane = self.lanes.remove(cluster).unwrap_or_default();
+        for (turns, in_turn) in self.turns.iter_mut().zip(lane.in_turn) {
+            if in_turn {
+                turns.retain(|other| other != cluster);
+            }
+        }
+        self.drop_void();
+    }
+
+    /// Times that are void are passed over when they come. Here they are dropped before, once they are the larger part.
+    fn drop_void(&mut self) {
+        if self.delayed.len() > 2 * self.items.len() + VOID_TIMES {
+            let items = &self.items;
+            self.delayed.retain(|Reverse((at, _, request))| {
+                let stage = items.get(request).map(|item| &item.stage);
+                matches!(stage, Some(Stage::Delayed { due }) if due == at)
+            });
+        }
     }
 
     pub fn hold(&mut self, cluster: &ClusterName) {
@@ -342,6 +374,7 @@ impl Lanes {
         self.items.insert(request.clone(), item);
         self.sequence += 1;
         self.delayed.push(Reverse((due, self.sequence, request)));
+        self.drop_void();
     }
 
     fn enter(&mut self, request: Request, priority: Priority) {

@@ -4,8 +4,11 @@
 //! shows all its planes at once it has one stream for that server; elsewhere one for each cluster that somebody wants.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use kube::api::{GetParams, ListParams};
 use kube::runtime::watcher;
 use parking_lot::{Mutex, RwLock};
@@ -18,6 +21,9 @@ use super::wildcard::Wildcard;
 use crate::cluster::Cluster;
 use crate::request::{ClusterName, Request};
 use crate::store::{Change, ListId, Store};
+
+/// Before a stream that panicked begins anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Who is told of changes. Called under locks of the stream: it must not come back to the feed but to ask.
 pub(crate) trait Listener<K>: Send + Sync {
@@ -40,6 +46,19 @@ pub struct Select<K> {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     pub(crate) prune: Option<Prune<K>>,
+    pub(crate) born: Born,
+}
+
+/// Whether objects that planes are born with are reconciled, where planes are read together.
+///
+/// A plane of a Mica server has system namespaces, roles and the like that it never wrote. A watch of one plane shows them,
+/// the watch of all planes does not: there they cost a list of each plane when it engages, and a request when it is their
+/// turn, and are left out of stores.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Born {
+    #[default]
+    Include,
+    Skip,
 }
 
 impl<K> Clone for Select<K> {
@@ -48,6 +67,7 @@ impl<K> Clone for Select<K> {
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             prune: self.prune.clone(),
+            born: self.born,
         }
     }
 }
@@ -58,6 +78,7 @@ impl<K> Default for Select<K> {
             labels: None,
             fields: None,
             prune: None,
+            born: Born::Include,
         }
     }
 }
@@ -79,6 +100,13 @@ impl<K> Select<K> {
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
+        self
+    }
+
+    /// Leaves out what planes are born with, where that saves requests.
+    #[must_use]
+    pub fn born(mut self, born: Born) -> Self {
+        self.born = born;
         self
     }
 
@@ -118,6 +146,10 @@ impl<K: Object> Core<K> {
         config
     }
 
+    pub(super) fn wants_born(&self) -> bool {
+        self.select.born == Born::Include
+    }
+
     pub(super) fn list_params(&self) -> ListParams {
         ListParams {
             label_selector: self.select.labels.clone(),
@@ -129,16 +161,19 @@ impl<K: Object> Core<K> {
     /// The object as it is kept. One that does not fit its type is reported and left out.
     pub(super) fn read(&self, item: Item<K>) -> Option<K> {
         let request = item.request(ClusterName::local());
-        match item.read() {
-            Ok(mut object) => {
-                if let Some(prune) = &self.select.prune {
-                    prune(&mut object);
-                }
-                Some(object)
-            }
+        let read = item.read().and_then(|mut object| match &self.select.prune {
+            None => Ok(object),
+            Some(prune) => catch_unwind(AssertUnwindSafe(|| {
+                prune(&mut object);
+                object
+            }))
+            .map_err(|_| "the function that prunes it panicked".to_owned()),
+        });
+        match read {
+            Ok(object) => Some(object),
             Err(error) => {
                 let kind = K::kind(&self.kind);
-                tracing::warn!(object = %request, %kind, error, "an object does not fit its type, and is left out");
+                tracing::warn!(object = %request, %kind, error, "an object cannot be read, and is left out");
                 None
             }
         }
@@ -285,7 +320,8 @@ impl<K: Object> Feed<K> {
                 .entry(url)
                 .or_insert_with(|| {
                     let stream = Wildcard::new(self.core.clone(), planes);
-                    self.tasks.spawn(stream.clone().run());
+                    let running = stream.clone();
+                    self.tasks.spawn(supervised(move || running.clone().run()));
                     stream
                 })
                 .clone()
@@ -297,7 +333,8 @@ impl<K: Object> Feed<K> {
         let mut own = self.own.lock();
         own.entry(cluster.name().clone()).or_insert_with(|| {
             let stream = Own::new(self.core.clone(), cluster.clone());
-            self.tasks.spawn(stream.clone().run());
+            let running = stream.clone();
+            self.tasks.spawn(supervised(move || running.clone().run()));
             stream
         });
     }
@@ -307,6 +344,15 @@ impl<K: Object> Feed<K> {
         if let Some(stream) = ended {
             stream.close();
         }
+    }
+}
+
+/// Runs a stream until it ends. A panic, which is a defect of ours, costs a pause and a list, and not everything that comes
+/// after it.
+async fn supervised<F: Future<Output = ()>>(run: impl Fn() -> F) {
+    while AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+        tracing::error!("a stream panicked, and begins anew");
+        tokio::time::sleep(AFTER_PANIC).await;
     }
 }
 
@@ -324,7 +370,9 @@ pub(crate) trait AnyFeed: Send + Sync {
     fn look_for_born(&self, cluster: &Cluster);
     /// Whether nobody listens.
     fn is_idle(&self) -> bool;
-    /// Ends all streams.
+    /// Ends all streams; what they told stays.
+    fn halt(&self);
+    /// Ends all streams, and forgets what they told.
     fn close(&self);
 }
 
@@ -384,6 +432,11 @@ impl<K: Object> AnyFeed for Feed<K> {
 
     fn is_idle(&self) -> bool {
         self.core.listeners().is_empty()
+    }
+
+    fn halt(&self) {
+        self.own.lock().values().for_each(|stream| stream.halt());
+        self.servers.lock().values().for_each(|stream| stream.halt());
     }
 
     fn close(&self) {

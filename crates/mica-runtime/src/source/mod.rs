@@ -21,7 +21,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
-pub use feed::Select;
+pub use feed::{Born, Select};
 pub(crate) use feed::{AnyFeed, Feed, Listener};
 pub use item::Object;
 pub(crate) use roster::Roster;
@@ -45,6 +45,7 @@ struct Key {
     path: String,
     labels: Option<String>,
     fields: Option<String>,
+    born: Born,
     /// Set for those that keep objects in a way of their own.
     private: Option<u64>,
 }
@@ -61,6 +62,7 @@ impl Key {
             path: K::url_path(kind, None),
             labels: None,
             fields: None,
+            born: Born::Include,
             private: None,
         }
     }
@@ -81,6 +83,7 @@ impl Feeds {
         let mut key = Key {
             labels: select.labels.clone(),
             fields: select.fields.clone(),
+            born: select.born,
             ..Key::of::<K>(&kind)
         };
         if select.prune.is_some() {
@@ -101,7 +104,12 @@ impl Feeds {
 
     /// The feed that has all objects of a kind, if somebody watches it.
     pub(crate) fn find<K: Object>(&self, kind: &K::DynamicType) -> Option<Arc<Feed<K>>> {
-        self.known.lock().feeds.get(&Key::of::<K>(kind))?.typed()
+        let known = self.known.lock();
+        let key = Key::of::<K>(kind);
+        let found = known.feeds.get(&key);
+        // What is born is in no store: those without it have as much.
+        let without = || known.feeds.get(&Key { born: Born::Skip, ..key.clone() });
+        found.or_else(without)?.typed()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<dyn AnyFeed>> {
@@ -113,9 +121,9 @@ impl Feeds {
             .collect()
     }
 
-    /// Ends all streams.
-    pub(crate) fn close(&self) {
-        self.all().iter().for_each(|feed| feed.close());
+    /// Ends all streams; what they told stays.
+    pub(crate) fn halt(&self) {
+        self.all().iter().for_each(|feed| feed.halt());
     }
 
     /// Ends the feeds that nobody listens to.

@@ -55,6 +55,11 @@ impl<K: Object> Own<K> {
         self.steering.retry.notify_one();
     }
 
+    /// Ends the stream; what it told stays.
+    pub(super) fn halt(&self) {
+        self.steering.stop.cancel();
+    }
+
     /// Ends the stream and forgets the cluster. When this returns nothing of it is written any more.
     pub(super) fn close(&self) {
         self.steering.stop.cancel();

@@ -94,7 +94,7 @@ impl<K: Object> Wildcard<K> {
 
     /// Finds what a plane was born with, in the background.
     pub(super) fn look_in(&self, cluster: &Cluster) {
-        if born::can_be_of(&K::group(self.core.kind())) {
+        if self.core.wants_born() && born::can_be_of(&K::group(self.core.kind())) {
             self.born.add(cluster);
         }
     }
@@ -183,7 +183,12 @@ impl<K: Object> Wildcard<K> {
         self.steering.retry.notify_one();
     }
 
-    /// Ends the stream. When this returns nothing is written any more.
+    /// Ends the stream; what it told stays.
+    pub(super) fn halt(&self) {
+        self.steering.stop.cancel();
+    }
+
+    /// Ends the stream and forgets its planes. When this returns nothing is written any more.
     pub(super) fn close(&self) {
         self.steering.stop.cancel();
         let mut state = self.state.lock();
