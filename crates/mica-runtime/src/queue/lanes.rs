@@ -265,7 +265,10 @@ impl Lanes {
             namespace: None,
             name: Default::default(),
         };
-        let of_it = self.items.range(first..).take_while(|(request, _)| request.cluster == *cluster);
+        let of_it = self
+            .items
+            .range(first..)
+            .take_while(|(request, _)| request.cluster == *cluster);
         let gone: Vec<_> = of_it.map(|(request, _)| request.clone()).collect();
         for request in gone {
             if let Some(item) = self.items.remove(&request)

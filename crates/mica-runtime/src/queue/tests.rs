@@ -200,9 +200,11 @@ fn nothing_is_left_of_a_cluster_that_is_gone() {
 fn times_that_are_void_do_not_pile_up() {
     let mut queue = Bench::new(9);
     for round in 0..10_000 {
-        queue
-            .lanes
-            .add_after(request("a", &(round % 10).to_string()), Duration::from_secs(3600), queue.now);
+        queue.lanes.add_after(
+            request("a", &(round % 10).to_string()),
+            Duration::from_secs(3600),
+            queue.now,
+        );
         queue.lanes.purge(&ClusterName::new("a"));
     }
     assert!(queue.lanes.times() < 2048, "{}", queue.lanes.times());

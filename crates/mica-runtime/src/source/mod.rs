@@ -21,8 +21,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
-pub use feed::{Born, Select};
 pub(crate) use feed::{AnyFeed, Feed, Listener};
+pub use feed::{Born, Select};
 pub use item::Object;
 pub(crate) use roster::Roster;
 
@@ -108,7 +108,12 @@ impl Feeds {
         let key = Key::of::<K>(kind);
         let found = known.feeds.get(&key);
         // What is born is in no store: those without it have as much.
-        let without = || known.feeds.get(&Key { born: Born::Skip, ..key.clone() });
+        let without = || {
+            known.feeds.get(&Key {
+                born: Born::Skip,
+                ..key.clone()
+            })
+        };
         found.or_else(without)?.typed()
     }
 

@@ -289,13 +289,17 @@ async fn an_index_finds_objects_of_all_clusters() {
         seen.shows(&request(&plane.name, "x"), Some(value)).await;
     }
     let store = stage.controllers.view().store::<ConfigMap>().unwrap();
-    let mut found: Vec<_> = store
-        .by_index("value", "a")
-        .into_iter()
-        .map(|located| located.cluster)
-        .collect();
-    found.sort();
-    assert_eq!(found, [ClusterName::new("p0"), ClusterName::new("p2")]);
-    assert_eq!(store.by_index_in(&ClusterName::new("p1"), "value", "b").len(), 1);
+    let found = || {
+        let located = store.by_index("value", "a").into_iter();
+        let mut found: Vec<_> = located.map(|located| located.cluster).collect();
+        found.sort();
+        found
+    };
+    let wanted = [ClusterName::new("p0"), ClusterName::new("p2")];
+    eventually("both are found", || found() == wanted).await;
+    eventually("and the other", || {
+        store.by_index_in(&ClusterName::new("p1"), "value", "b").len() == 1
+    })
+    .await;
     stage.stop().await;
 }
