@@ -2,6 +2,7 @@
 
 pub mod plane;
 pub mod resource;
+pub mod tenancy;
 
 pub use plane::{PlaneId, PlaneName};
 pub use resource::GroupResource;

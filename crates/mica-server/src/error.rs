@@ -228,6 +228,20 @@ impl ApiError {
         error
     }
 
+    /// 403 for everything in a project that is suspended.
+    pub fn project_suspended(project: &str) -> Self {
+        use mica_api::tenancy::{GROUP, PROJECTS};
+        let why = "the project is suspended";
+        let mut error = Self::forbidden(&GroupResource::new(GROUP, PROJECTS), project, why);
+        if let Body::Status(status) = &mut error.body {
+            let cause =
+                json!({"reason": "ProjectSuspended", "message": format!("project {} is suspended", quote(project))});
+            let details = status.details.get_or_insert_default();
+            details.insert("causes".to_owned(), json!([cause]));
+        }
+        error
+    }
+
     /// The plane changed since this server looked: the request is to be tried again with a fresh look. Clients see this
     /// only if that keeps happening.
     pub fn stale_plane() -> Self {

@@ -40,6 +40,7 @@ mod sign;
 pub mod start;
 pub mod stored;
 mod subresource;
+pub mod tenancy;
 pub mod tls;
 mod token;
 pub mod version;

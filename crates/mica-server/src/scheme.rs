@@ -16,6 +16,8 @@ use mica_machinery::managed::schema::TypeRef;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::tenancy::Viewer;
+
 /// One resource of one group and version, ready to be served.
 #[derive(Debug)]
 pub struct Served {
@@ -410,10 +412,17 @@ pub struct Scheme {
 impl Scheme {
     pub fn new(profile: Profile, own: &[&'static Resource]) -> Self {
         let built_in = kind::resources().iter().filter(|resource| resource.profile <= profile);
-        let served: Vec<Arc<Served>> = built_in
-            .chain(own.iter().copied())
-            .map(|r| Arc::new(Served::new(r)))
-            .collect();
+        let served = built_in.chain(own.iter().copied());
+        Self::of(served.map(|resource| Arc::new(Served::new(resource))).collect())
+    }
+
+    /// What of this is shown in a view.
+    fn shown_to(&self, viewer: Viewer) -> Self {
+        let shown = self.served.iter().filter(|served| viewer.offers(served));
+        Self::of(shown.cloned().collect())
+    }
+
+    fn of(served: Vec<Arc<Served>>) -> Self {
         let index = served
             .iter()
             .enumerate()
@@ -478,6 +487,7 @@ pub struct Schemes {
     plane_own: &'static [&'static Resource],
     root: OnceLock<Arc<Scheme>>,
     planes: [OnceLock<Arc<Scheme>>; Profile::ALL.len()],
+    views: [OnceLock<Arc<Scheme>>; Viewer::ALL.len()],
 }
 
 impl Schemes {
@@ -492,6 +502,7 @@ impl Schemes {
             plane_own,
             root: OnceLock::new(),
             planes: Default::default(),
+            views: Default::default(),
         })
     }
 
@@ -507,6 +518,11 @@ impl Schemes {
     /// What planes of a profile serve.
     pub fn planes(&self, profile: Profile) -> &Arc<Scheme> {
         self.planes[profile as usize].get_or_init(|| Arc::new(Scheme::new(profile, self.plane_own)))
+    }
+
+    /// What of root is served in views.
+    pub fn view(&self, viewer: Viewer) -> &Arc<Scheme> {
+        self.views[viewer as usize].get_or_init(|| Arc::new(self.root().shown_to(viewer)))
     }
 
     /// Every kind that some plane may serve.

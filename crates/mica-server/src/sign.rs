@@ -145,6 +145,7 @@ impl Signer {
             name: Some(name.into()),
             subresource: "status".into(),
             definition: None,
+            within: None,
         };
         let uid = object::string(asked, &["metadata", "uid"]);
         let change = |mut now: Value| {

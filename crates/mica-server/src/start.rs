@@ -43,6 +43,7 @@ use crate::scheme::Schemes;
 use crate::seal::{SealedStore, Sealing};
 use crate::serve::Server;
 use crate::sign::Signer;
+pub use crate::tenancy::Tenancy;
 
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -100,6 +101,8 @@ pub struct ServerOptions {
     pub plugins: Plugins,
     /// Who decides what is allowed.
     pub authorization: Chain,
+    /// Whether root serves organizations and projects.
+    pub tenancy: Tenancy,
 }
 
 impl Default for ServerOptions {
@@ -125,6 +128,7 @@ impl Default for ServerOptions {
             encryption: None,
             plugins: Plugins::default(),
             authorization: Chain::default(),
+            tenancy: Tenancy::default(),
         }
     }
 }
@@ -191,6 +195,10 @@ impl Server {
             }),
             Companions::Absent => registry,
         };
+        let registry = match options.tenancy {
+            Tenancy::Served => registry.with_tenancy(definitions.clone()),
+            Tenancy::Absent => registry,
+        };
         if let Some(address) = options.address {
             registry.tell_address(&directory.root(), address).await?;
         }
@@ -220,7 +228,9 @@ impl Server {
             health,
             metrics: options.metrics,
             definitions,
-            openapi: OpenApi::new(schemes),
+            openapi: OpenApi::new(schemes.clone()),
+            schemes,
+            tenancy: options.tenancy,
             egress,
             admissions,
             fairness,
@@ -230,6 +240,9 @@ impl Server {
             checks_policies: matches!(options.companions, Companions::Done { .. }),
         });
         Box::pin(server.publish_authentication(&options.client_ca)).await?;
+        if server.tenancy == Tenancy::Served {
+            Box::pin(server.install_tenancy()).await?;
+        }
         Ok(server)
     }
 

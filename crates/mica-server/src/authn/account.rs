@@ -388,6 +388,7 @@ pub async fn read_kind(
         name: Some(name.into()),
         subresource: "".into(),
         definition: None,
+        within: None,
     };
     let stored = registry.get(&authz::system(Verb::Get, target), "").await?;
     crate::registry::stored_value(&served, &stored)

@@ -57,6 +57,7 @@ impl Server {
             name: Some(NAME.into()),
             subresource: "".into(),
             definition: None,
+            within: None,
         };
         let request = WriteRequest {
             object: map,

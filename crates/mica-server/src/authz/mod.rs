@@ -3,6 +3,7 @@
 //! Every identity belongs to a [`Realm`]. In its own plane it may do what that plane's roles and bindings say. Identities of
 //! the platform enter other planes by what root's say about `planes/content`; those of a plane are nobody elsewhere.
 
+mod beside;
 mod chain;
 mod decision;
 pub mod escalation;
@@ -35,6 +36,8 @@ use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::request::{Query, ResourcePath, Verb};
 use crate::scheme::Served;
+use crate::tenancy::Within;
+pub use beside::Beside;
 use chain::Kind;
 pub use chain::{BadChain, Chain, Source};
 pub use decision::{Completeness, Decision, Listed, Verdict};
@@ -139,6 +142,8 @@ pub struct Target {
     pub subresource: CompactString,
     /// What defines the resource, if it is a custom one.
     pub definition: Option<Definition>,
+    /// What objects must be for a request by way of a view to be about them.
+    pub within: Option<Arc<Within>>,
 }
 
 impl Target {
@@ -544,6 +549,7 @@ impl Authorizer {
         plane: &Plane,
         path: &ResourcePath,
         query: &Query,
+        beside: &Beside,
     ) -> Result<Permit, ApiError> {
         let permit = |may_create, reason| Permit {
             user: user.clone(),
@@ -560,7 +566,7 @@ impl Authorizer {
             selectors: selectors.as_ref(),
             ..action(verb, path, &about)
         };
-        let decided = self.decide(user, plane, &Asked::Resource(action)).await?;
+        let decided = self.decide_beside(user, plane, action, beside).await?;
         if !decided.is_allowed() {
             return Err(decided.refusal(|reason| forbidden(user, &action, reason).because(Denied::by(reason))));
         }
@@ -570,7 +576,7 @@ impl Authorizer {
                     verb: Verb::Create.as_str(),
                     ..action
                 };
-                let decision = self.decide(user, plane, &Asked::Resource(creating)).await?;
+                let decision = self.decide_beside(user, plane, creating, beside).await?;
                 if decision.is_allowed() {
                     Ok(())
                 } else {

@@ -44,6 +44,19 @@ impl Parent {
         })
     }
 
+    /// The parent that a user carries: what [`carried`] put there, because what clients claim is taken out before.
+    pub fn carried_by(user: &User) -> Option<Self> {
+        let text = |key: &str| {
+            let (_, values) = user.extra.iter().find(|(name, _)| name == key)?;
+            values.first().cloned()
+        };
+        Some(Self {
+            api_group: text(GROUP).unwrap_or_default(),
+            kind: text(TYPE)?,
+            name: text(NAME)?,
+        })
+    }
+
     fn extras(&self) -> [(String, Vec<String>); 3] {
         [(GROUP, &self.api_group), (NAME, &self.name), (TYPE, &self.kind)]
             .map(|(key, value)| (key.to_owned(), vec![value.clone()]))

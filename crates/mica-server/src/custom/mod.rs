@@ -25,6 +25,7 @@ use crate::plane::cache::Followed;
 use crate::plane::{Context, Plane};
 use crate::scheme::{Scheme, Served};
 use crate::stored::{Content, Stored};
+use crate::tenancy::Viewer;
 use set::Shared;
 pub(crate) use set::Weakly;
 pub use set::{Set, Versions};
@@ -158,6 +159,18 @@ impl Definitions {
         Ok(loaded.await?.expect("a load gives something"))
     }
 
+    /// What root defines for a view.
+    pub async fn shown_to(&self, viewer: Viewer, scheme: &Arc<Scheme>) -> Result<Arc<Customs>, ApiError> {
+        let loaded = self.planes.get(viewer.context(), async {
+            let keys = PlaneKeys::ROOT;
+            let mut found = BTreeMap::new();
+            self.read_wanted(keys, Home::Root, Wanted::In(viewer), &mut found)
+                .await?;
+            Ok::<_, ApiError>(Some(Arc::new(self.customs(keys, scheme, found))))
+        });
+        Ok(loaded.await?.expect("a load gives something"))
+    }
+
     /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
     pub fn forget(&self, plane: PlaneId) {
         if plane == PlaneId::ROOT {
@@ -187,6 +200,20 @@ impl Definitions {
 
     /// Adds the definitions that a plane holds, by name.
     async fn read(&self, keys: PlaneKeys, home: Home, found: &mut Found) -> Result<(), ApiError> {
+        let wanted = match home {
+            Home::Plane => Wanted::All,
+            Home::Root => Wanted::InProjects,
+        };
+        self.read_wanted(keys, home, wanted, found).await
+    }
+
+    async fn read_wanted(
+        &self,
+        keys: PlaneKeys,
+        home: Home,
+        wanted: Wanted,
+        found: &mut Found,
+    ) -> Result<(), ApiError> {
         let range = keys.resource(&definitions());
         let mut pages = Pages::new(&*self.store, &range, PAGE);
         while let Some(page) = pages.next().await? {
@@ -195,7 +222,7 @@ impl Definitions {
                 let Some(stored) = Content::read(record)?.object() else {
                     continue;
                 };
-                if home == Home::Root && !is_for_projects(&stored) {
+                if !wanted.has(&stored) {
                     continue;
                 }
                 let versions = self.shared.versions(key.name(), &stored).await?;
@@ -220,13 +247,45 @@ impl Definitions {
 /// Definitions by name.
 type Found = BTreeMap<String, (Arc<Versions>, Place)>;
 
+/// Which definitions of a plane are read.
+#[derive(Clone, Copy)]
+enum Wanted {
+    All,
+    /// Those that projects serve too.
+    InProjects,
+    /// Those that a view shows.
+    In(Viewer),
+}
+
+impl Wanted {
+    fn has(self, stored: &Stored) -> bool {
+        match self {
+            Self::All => true,
+            Self::InProjects => is_for_projects(stored),
+            Self::In(viewer) => is_shown_to(viewer, stored),
+        }
+    }
+}
+
 /// Whether a definition of root's is served in project planes.
 pub fn is_for_projects(stored: &Stored) -> bool {
-    let contexts = mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", CONTEXTS]);
-    contexts.is_some_and(|contexts| {
-        let mut named = contexts.split([',', ';']).map(str::trim);
-        named.any(|context| context == "Project" || context == "*")
-    })
+    is_in(stored, "Project") == Some(true)
+}
+
+/// Whether a definition's contexts name one; `None` if it says nothing about contexts.
+fn is_in(stored: &Stored, context: &str) -> Option<bool> {
+    let contexts = mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", CONTEXTS])?;
+    let mut named = contexts.split([',', ';']).map(str::trim);
+    Some(named.any(|named| named == context || named == "*"))
+}
+
+/// Whether a definition of root's is served in a view. One that says nothing is, where its objects are in a namespace: that
+/// is an organization's or not.
+fn is_shown_to(viewer: Viewer, stored: &Stored) -> bool {
+    let namespaced = || {
+        mica_machinery::select::text_at(stored.json(), &["spec", "scope"]).is_some_and(|scope| scope == "Namespaced")
+    };
+    is_in(stored, viewer.context()).unwrap_or_else(|| viewer == Viewer::Organization && namespaced())
 }
 
 impl Customs {

@@ -14,6 +14,7 @@ use crate::openapi::Source;
 use crate::plane::Plane;
 use crate::scheme::Scheme;
 use crate::stored::Content;
+use crate::tenancy::Viewer;
 
 /// The definitions of one plane, or those that root has for projects, as they were loaded.
 pub struct Loaded<'a> {
@@ -40,6 +41,16 @@ impl<'a> Loaded<'a> {
             definitions,
             plane: PlaneId::ROOT,
             customs: definitions.platform(scheme).await?,
+            stale: AtomicBool::new(false),
+        })
+    }
+
+    /// What is shown in a view of root.
+    pub async fn in_view(definitions: &'a Definitions, viewer: Viewer, scheme: &Arc<Scheme>) -> Result<Self, ApiError> {
+        Ok(Self {
+            definitions,
+            plane: PlaneId::ROOT,
+            customs: definitions.shown_to(viewer, scheme).await?,
             stale: AtomicBool::new(false),
         })
     }

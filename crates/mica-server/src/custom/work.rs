@@ -297,6 +297,7 @@ impl Worker {
                     name: Some(key.name().into()),
                     subresource: "".into(),
                     definition: Some(definition),
+                    within: None,
                 };
                 grants.push(authz::system(Verb::Delete, target));
             }
@@ -373,6 +374,7 @@ impl Worker {
             name: Some(name.into()),
             subresource: subresource.into(),
             definition: None,
+            within: None,
         };
         Ok(authz::system(verb, target))
     }

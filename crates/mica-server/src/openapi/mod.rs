@@ -35,12 +35,13 @@ use crate::http::Body;
 use crate::plane::Plane;
 use crate::scheme::Schemes;
 use crate::serve::Call;
+use crate::tenancy::{View, Viewer};
 
 /// The documents of all schemes.
 pub struct OpenApi {
     schemes: Arc<Schemes>,
-    /// Of root, and of the planes of each profile.
-    described: [OnceLock<Described>; 1 + Profile::ALL.len()],
+    /// Of root, of the planes of each profile, and of views.
+    described: [OnceLock<Described>; 1 + Profile::ALL.len() + Viewer::ALL.len()],
     custom: CustomDocuments,
 }
 
@@ -57,6 +58,7 @@ impl OpenApi {
         let (at, scheme) = match whose {
             Whose::Root => (0, self.schemes.root()),
             Whose::Planes(profile) => (1 + profile as usize, self.schemes.planes(profile)),
+            Whose::View(viewer) => (1 + Profile::ALL.len() + viewer as usize, self.schemes.view(viewer)),
         };
         self.described[at].get_or_init(|| Described::new(scheme.iter().filter_map(|served| served.row()).collect()))
     }
@@ -71,7 +73,9 @@ impl OpenApi {
         rest: &[&str],
     ) -> Result<Response<Body>, ApiError> {
         let whose = match plane {
-            Some(plane) if plane.is_root() => Whose::Root,
+            Some(plane) if plane.is_root() => {
+                View::of(&call.located.address).map_or(Whose::Root, |view| Whose::View(view.viewer))
+            }
             Some(plane) => Whose::Planes(plane.profile),
             // Over all planes there is what some plane may serve.
             None => Whose::Planes(Profile::Kubernetes),
@@ -152,6 +156,7 @@ enum Whose {
     Root,
     /// Those of a profile.
     Planes(Profile),
+    View(Viewer),
 }
 
 /// What of a request decides the answer.

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use super::cache::{FOLLOW_AGAIN, Followed};
 use super::class::{self, Class};
 use super::kind::{GROUP, PLURAL, RESTORING};
+use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
@@ -135,6 +136,8 @@ pub struct Directory {
     classes: Followed<Arc<Class>>,
     names: Cache<PlaneId, Arc<str>>,
     lookups: Semaphore,
+    /// Ends watches in planes that stop taking requests.
+    lasting: Lasting,
 }
 
 /// Where root keeps a kind of internal record.
@@ -204,6 +207,7 @@ impl Directory {
             classes: Followed::new(CACHED_CLASSES),
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
+            lasting: Lasting::default(),
         };
         let root = directory.load(PlaneId::ROOT).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
@@ -423,6 +427,8 @@ impl Directory {
             self.cache.end();
             self.addresses.end();
             self.classes.end();
+            // What was not heard meanwhile may have been a suspension: clients begin their watches again.
+            self.lasting.end_all();
             match followed {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(%error, "the watch on planes was interrupted; starting over"),
@@ -481,6 +487,28 @@ impl Directory {
         let kept = self.cache.peek(&record.name);
         if kept.is_none_or(|plane| plane.state_revision < event.revision) {
             self.cache.forget(&record.name);
+        }
+        // After that: who begins to watch now looks at the plane again once it can be told to end.
+        if matches!(record.state, State::Suspended | State::Restoring)
+            && let Ok(id) = PlaneId::parse(event.key.name())
+        {
+            self.lasting.end(id);
+        }
+    }
+
+    /// What ends a watch in a plane when the plane stops taking requests; `None` in root, which never does.
+    ///
+    /// The plane is looked at again after that is registered: a change that was heard before would have ended nothing.
+    pub async fn outlasts(&self, plane: &Plane) -> Result<Option<Ending>, ApiError> {
+        if plane.is_root() {
+            return Ok(None);
+        }
+        let ending = self.lasting.begin(plane.id);
+        let now = self.by_name(&plane.name).await?;
+        if now.id == plane.id && now.state == plane.state {
+            Ok(Some(ending))
+        } else {
+            Err(ApiError::stale_plane())
         }
     }
 

@@ -361,6 +361,7 @@ impl Drainer {
             name: Some(name.into()),
             subresource: subresource.into(),
             definition: None,
+            within: None,
         };
         authz::system(verb, target)
     }

@@ -1,5 +1,6 @@
 //! The kind `Plane`: how it is validated, defaulted and printed.
 
+use mica_api::tenancy;
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::column::{self, AGE, NAME};
 use mica_machinery::kind::webhook::validate_url;
@@ -113,7 +114,7 @@ impl Strategy for Planes {
     }
 
     fn validate(&self, _ctx: &WriteContext<'_>, plane: &Value) -> ErrorList {
-        let mut errors = reserved_name(object::name(plane));
+        let mut errors = reserved_name(plane);
         errors.extend(validate_spec(plane));
         errors
     }
@@ -246,8 +247,11 @@ pub fn set_condition(
     object::set(plane, &["status", "conditions"], conditions);
 }
 
-fn reserved_name(name: &str) -> ErrorList {
-    let path = Path::new("metadata").child("name");
+fn reserved_name(plane: &Value) -> ErrorList {
+    let (path, name) = (Path::new("metadata").child("name"), object::name(plane));
+    if is_project_door(plane) {
+        return ErrorList::new();
+    }
     let reserved = RESERVED_PREFIXES.iter().find(|prefix| name.starts_with(**prefix));
     let reason = match reserved {
         Some(prefix) => format!("names that begin with \"{prefix}\" are reserved"),
@@ -255,6 +259,17 @@ fn reserved_name(name: &str) -> ErrorList {
         None => return ErrorList::new(),
     };
     vec![Error::invalid(&path, name, reason)]
+}
+
+/// Whether a plane is what the door of its name makes: the project's that its parent and its address say.
+fn is_project_door(plane: &Value) -> bool {
+    let Some(project) = tenancy::project_of_plane(object::name(plane)) else {
+        return false;
+    };
+    let parent = |field| object::string(plane, &["spec", "parent", field]);
+    let addressed = |address: &Value| address["type"] == "Project" && address["value"] == project;
+    (parent("apiGroup"), parent("kind"), parent("name")) == (tenancy::GROUP, "Project", project)
+        && object::list(plane, &["spec", "addresses"]).iter().any(addressed)
 }
 
 fn audit_errors(audit: &Value, path: &Path) -> ErrorList {

@@ -5,6 +5,7 @@ pub mod class;
 pub mod directory;
 pub mod drain;
 pub mod kind;
+pub mod lasting;
 pub mod layer;
 pub mod limits;
 pub mod rebase;
@@ -15,7 +16,7 @@ pub mod usage;
 use std::sync::Arc;
 
 use http::StatusCode;
-use mica_api::PlaneId;
+use mica_api::{PlaneId, tenancy};
 use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
@@ -87,6 +88,13 @@ impl Plane {
         self.id == PlaneId::ROOT
     }
 
+    /// The project whose plane this is: its parent's name, or else what its own name says.
+    pub fn project(&self) -> &str {
+        let parent = self.parent.as_ref().filter(|parent| parent.kind == "Project");
+        let named = || tenancy::project_of_plane(&self.name).unwrap_or(&self.name);
+        parent.map_or_else(named, |parent| &parent.name)
+    }
+
     /// What one of the plane's own records stands for.
     pub fn read(&self, key: &Key, record: &Record) -> Result<Own, ApiError> {
         Ok(match Content::read(record)? {
@@ -149,6 +157,7 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
         State::Active => Ok(()),
         State::ReadOnly if reads => Ok(()),
         State::ReadOnly => refuse("PlaneReadOnly", "read-only: set spec.state to Active to allow writes"),
+        State::Suspended if plane.context == Context::Project => Err(ApiError::project_suspended(plane.project())),
         State::Suspended => refuse("PlaneSuspended", "suspended: set spec.state to Active to resume it"),
         State::Restoring => refuse("PlaneRestoring", "being restored: try again when it is complete"),
         State::Draining if grant.verb != Verb::Create || welcome_while_draining(&grant.target) => Ok(()),

@@ -159,6 +159,7 @@ mod tests {
             name: None,
             subresource: String::new().into(),
             definition: None,
+            within: None,
         };
         let registry = Registry::new(
             store.clone(),

@@ -49,6 +49,7 @@ impl Registry {
             name: Some(name.into()),
             subresource: "status".into(),
             definition: None,
+            within: None,
         };
         let request = ApplyRequest {
             applied,

@@ -95,9 +95,7 @@ impl Registry {
         } else {
             DryRun::All
         };
-        let entry = self
-            .entry(&target.plane, served, target.namespace.as_deref(), target.object())
-            .await?;
+        let entry = self.target_entry(target).await?;
         let Some(stored) = entry.stored.clone() else {
             return Err(ApiError::not_found(&served.name, target.object()));
         };
@@ -119,10 +117,11 @@ impl Registry {
             let told = self.admit_deletion(grant, options, &old).await?;
             warnings.lock().extend(told);
         }
+        let along = self.along_delete(target, &old).await?;
         let (marked, next) = match plan {
             Deletion::Pending => return Ok(Some(Deleted::Waiting(shown))),
             Deletion::Now => {
-                let gone = self.remove(target, &entry, &old, dry_run).await?;
+                let gone = self.remove(target, &entry, &old, dry_run, along).await?;
                 return Ok(gone.map(|revision| Deleted::Gone(shown.at(revision))));
             }
             Deletion::Mark { metadata, next } => (metadata, next),
@@ -140,7 +139,7 @@ impl Registry {
             .packed(&target.plane, served, target.definition.as_ref(), &mut new)
             .await?;
         if next == Next::Remove {
-            let gone = self.remove(target, &entry, &old, dry_run).await?;
+            let gone = self.remove(target, &entry, &old, dry_run, along).await?;
             return Ok(gone.map(|revision| Deleted::Gone(packed.at(revision))));
         }
         let unchanged = read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
@@ -148,6 +147,7 @@ impl Registry {
             return Ok(Some(Deleted::Waiting(packed.at(stored.revision))));
         }
         let side = self.side.on_update(served, &new, &old)?;
+        let side = side.and(along);
         let revision = self.put(target, &entry, packed.value.clone(), side).await?;
         Ok(revision.map(|revision| Deleted::Waiting(packed.at(revision))))
     }

@@ -114,6 +114,7 @@ impl Registry {
                 name: Some(name.as_str().into()),
                 subresource: "".into(),
                 definition: None,
+                within: None,
             };
             self.delete(&authz::system(Verb::Delete, secret), &DeleteOptions::default())
                 .await?;

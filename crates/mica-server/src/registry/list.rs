@@ -6,7 +6,7 @@ use http::StatusCode;
 use mica_store::{Key, Revision};
 
 use super::token::{Token, invalid_start, is_clean};
-use super::{Registry, Scan, Selection};
+use super::{Extent, Registry, Scan, Selection};
 use crate::authz::{Grant, Permit};
 use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
@@ -14,6 +14,7 @@ use crate::options::{ListOptions, Match, parse_version};
 use crate::plane::Plane;
 use crate::scheme::Served;
 use crate::stored::Stored;
+use crate::tenancy::Within;
 
 /// Upstream's sentence for a page whose snapshot is gone.
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -57,11 +58,17 @@ impl Registry {
         let target = &grant.target;
         let (plane, served) = (&target.plane, &target.served);
         let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
+        let selection = selection.within(target.within.as_ref());
         let place = self.place(options, |rest| key_of(plane, served, rest)).await?;
         let extent = selection.extent(served, target.namespace.as_deref());
         let (at, after) = (place.at, place.after.clone());
         let scan = Scan::of_plane(self.clone(), plane.clone(), served.clone(), &extent, at, after);
         let scan = scan.defined_by(target.definition.as_ref());
+        let scan = match target.within.as_deref().and_then(Within::relation) {
+            // What names one object, or one namespace, has found its place already.
+            Some((relation, whose)) if extent == Extent::Resource => scan.by_relation(relation, whose),
+            _ => scan,
+        };
         self.begin(scan, selection, place, options, Tokens::Rests).await
     }
 

@@ -5,7 +5,9 @@
 
 mod admit;
 mod allot;
+mod along;
 mod apply;
+mod belong;
 mod change;
 mod charge;
 mod convert;
@@ -34,6 +36,7 @@ use mica_store::{Compare, Key, Revision, Store};
 use crate::admission::{Admissions, Plugins, PodAccounts};
 use crate::authz::{Authorizer, Grant, Target};
 use crate::budget::stored::Holdings;
+use crate::custom::Definitions;
 use crate::error::ApiError;
 use crate::plane::side::SideWrites;
 use crate::plane::{Own, Plane};
@@ -68,6 +71,8 @@ pub struct Registry {
     plugins: Arc<Plugins>,
     turns: Arc<charge::Turns>,
     holdings: Option<Arc<Holdings>>,
+    /// Root's definitions, where organizations and projects are served.
+    tenancy: Option<Arc<Definitions>>,
     events: convert::Events,
     bookmark_interval: Duration,
     services: ServiceOptions,
@@ -113,6 +118,7 @@ impl Registry {
             authorizer,
             admission: None,
             holdings: None,
+            tenancy: None,
             accounts: PodAccounts::default(),
             token_secrets: None,
             plugins: Arc::default(),
@@ -134,6 +140,13 @@ impl Registry {
     #[must_use]
     pub fn with_holdings(mut self, holdings: Arc<Holdings>) -> Self {
         self.holdings = Some(holdings);
+        self
+    }
+
+    /// Holds organizations and projects to their rules.
+    #[must_use]
+    pub fn with_tenancy(mut self, definitions: Arc<Definitions>) -> Self {
+        self.tenancy = Some(definitions);
         self
     }
 
@@ -227,14 +240,7 @@ impl Registry {
 
     /// The newest object, as clients see it.
     async fn current(&self, target: &Target) -> Result<Stored, ApiError> {
-        let entry = self
-            .entry(
-                &target.plane,
-                &target.served,
-                target.namespace.as_deref(),
-                target.object(),
-            )
-            .await?;
+        let entry = self.target_entry(target).await?;
         let stored = entry
             .stored
             .ok_or_else(|| ApiError::not_found(&target.served.name, target.object()))?;

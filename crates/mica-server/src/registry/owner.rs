@@ -105,7 +105,7 @@ fn owners(json: Option<&[u8]>) -> Result<BTreeSet<String>, ApiError> {
 }
 
 /// A uid as part of a key. It is the client's text: what does not look like a uid is hashed.
-fn uid_part(uid: &str) -> String {
+pub(crate) fn uid_part(uid: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.' || b == b':';
     if (1..=MAX_UID).contains(&uid.len()) && uid.bytes().all(plain) {
         return uid.to_owned();

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mica_store::{Key, KeyRange, PlaneKeys, RangeQuery, Record, Revision};
+use futures::{StreamExt, TryStreamExt, stream};
+use mica_store::{Key, KeyRange, Page, PlaneKeys, RangeQuery, Record, Revision};
 
 use super::Registry;
 use crate::custom::Definition;
@@ -12,6 +13,7 @@ use crate::error::ApiError;
 use crate::plane::Plane;
 use crate::scheme::Served;
 use crate::stored::{Content, Stored};
+use crate::tenancy::index::Relation;
 
 /// How many records are read from the store at once, at most: enough to amortise the call.
 const PAGE: usize = 500;
@@ -19,6 +21,8 @@ const PAGE: usize = 500;
 const FIRST_PAGE: usize = 32;
 /// About how many bytes are read at once from then on.
 const PAGE_BYTES: usize = 2 << 20;
+/// Objects that an index leads to are read this many at a time.
+const CONCURRENT_READS: usize = 16;
 /// Places of base objects that are looked at one by one when objects are counted.
 const COUNTED_PLACES: usize = 16;
 
@@ -56,6 +60,8 @@ pub struct Scan {
     definition: Option<Definition>,
     /// What shows the objects of a custom resource over all planes.
     everywhere: Option<Arc<Everywhere>>,
+    /// The index that leads to the objects, instead of the range they are in.
+    relation: Option<(Relation, String)>,
     range: KeyRange,
     under: Under,
     at: Option<Revision>,
@@ -111,6 +117,7 @@ impl Scan {
             served,
             definition: None,
             everywhere: None,
+            relation: None,
             range,
             under,
             at,
@@ -133,6 +140,16 @@ impl Scan {
     #[must_use]
     pub fn shown_by(mut self, everywhere: Option<&Arc<Everywhere>>) -> Self {
         self.everywhere = everywhere.cloned();
+        self
+    }
+
+    /// Walks what is somebody's, by way of an index.
+    #[must_use]
+    pub fn by_relation(mut self, relation: Relation, whose: &str) -> Self {
+        self.range = relation.range(whose);
+        self.after = self.after.map(|after| relation.record(whose, &after));
+        self.relation = Some((relation, whose.to_owned()));
+        self.page = PAGE;
         self
     }
 
@@ -182,6 +199,9 @@ impl Scan {
         let (Some(plane), Some(at), Under::Prefix(prefix)) = (&self.plane, self.at, &self.under) else {
             return Ok(None);
         };
+        if self.relation.is_some() {
+            return Ok(None);
+        }
         // Records and objects differ only where some layer has an object: a record may hide it, and it needs no record.
         let places = plane.layers.rests(&self.served.storage, prefix, after.rest());
         if places.len() > COUNTED_PLACES {
@@ -232,18 +252,18 @@ impl Scan {
             after: self.after.as_ref(),
             limit: self.page,
         };
-        let page = self.registry.store.range(query).await?;
+        let mut page = self.registry.store.range(query).await?;
         self.started = true;
         self.at = Some(page.revision);
         self.finished = !page.more;
+        let next = page.records.last().map(|(key, _)| key.clone());
+        if let Some((relation, _)) = &self.relation {
+            page.records = self.related(*relation, &page).await?;
+        }
         let after = self.after.take();
         let mut base = self.base_keys(after.as_ref(), page.revision);
         // While the store has more, base keys beyond the last record wait for the page that surrounds them.
-        let last = if page.more {
-            page.records.last().map(|(key, _)| key.clone())
-        } else {
-            None
-        };
+        let last = next.filter(|_| page.more);
         self.page = fitting(&page.records);
         for (key, record) in page.records {
             while let Some(under) = base.front()
@@ -283,9 +303,31 @@ impl Scan {
         Ok(())
     }
 
+    /// The objects that records of an index lead to, in the state that the page is of.
+    async fn related(&self, relation: Relation, page: &Page) -> Result<Vec<(Key, Record)>, ApiError> {
+        let (store, at) = (&self.registry.store, Some(page.revision));
+        let objects: Vec<Key> = page.records.iter().map(|(record, _)| relation.object(record)).collect();
+        let reads = stream::iter(objects).map(|object| {
+            let store = store.clone();
+            async move {
+                let range = KeyRange::One(object);
+                let query = RangeQuery {
+                    range: &range,
+                    at,
+                    after: None,
+                    limit: 1,
+                };
+                store.range(query).await
+            }
+        });
+        let found: Vec<Page> = reads.buffered(CONCURRENT_READS).try_collect().await?;
+        Ok(found.into_iter().flat_map(|page| page.records).collect())
+    }
+
     /// Keys of base objects after `after`, in order.
     fn base_keys(&self, after: Option<&Key>, revision: Revision) -> VecDeque<Key> {
-        let Some(plane) = self.plane.as_ref().filter(|plane| plane.birth.revision <= revision) else {
+        let based = self.plane.as_ref().filter(|_| self.relation.is_none());
+        let Some(plane) = based.filter(|plane| plane.birth.revision <= revision) else {
             return VecDeque::new();
         };
         let after = after.map(Key::rest);

@@ -12,6 +12,7 @@ use crate::error::ApiError;
 use crate::options::ListOptions;
 use crate::scheme::Served;
 use crate::stored::Stored;
+use crate::tenancy::Within;
 
 /// A label selector and a field selector, compiled once.
 pub struct Selection {
@@ -30,11 +31,22 @@ enum Reach {
     AllPlanes {
         namespace: Option<String>,
     },
+    /// Those of objects that lie within a view.
+    View(Arc<Within>),
 }
 
 impl Selection {
     pub fn parse(served: &Arc<Served>, labels: &str, fields: &str) -> Result<Self, ApiError> {
         Self::checked(served, labels, fields, |field| served.strategy().selector_error(field))
+    }
+
+    /// What a request asks for in a view: only what lies within it.
+    #[must_use]
+    pub fn within(mut self, within: Option<&Arc<Within>>) -> Self {
+        if let Some(within) = within {
+            self.reach = Reach::View(within.clone());
+        }
+        self
     }
 
     /// The same where nobody says which fields objects have: by their names, whatever kind they are.
@@ -94,7 +106,11 @@ impl Selection {
             None
         };
         let namespace = namespace.map(ToOwned::to_owned);
-        match (self.name(), namespace) {
+        let own = match &self.reach {
+            Reach::View(within) => within.name(),
+            _ => None,
+        };
+        match (own.or(self.name()), namespace) {
             (Some(name), namespace) if namespace.is_some() == served.namespaced() => Extent::Object {
                 namespace,
                 name: name.to_owned(),
@@ -125,6 +141,11 @@ impl Selection {
             if key.plane() == PlaneId::ROOT || named.is_some_and(|named| key.namespace() != Some(named)) {
                 return Ok(false);
             }
+        }
+        if let Reach::View(within) = &self.reach
+            && !within.holds(key, stored)
+        {
+            return Ok(false);
         }
         let damaged = |error: mica_store::store::BoxError| ApiError::internal("stored data is damaged").because(error);
         let own: Vec<(String, String)> = if self.own_fields {

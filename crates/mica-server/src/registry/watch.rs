@@ -114,6 +114,7 @@ impl Registry {
         super::check_state(grant)?;
         let target = &grant.target;
         let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
+        let selection = selection.within(target.within.as_ref());
         let extent = selection.extent(&target.served, target.namespace.as_deref());
         let range = extent.range(target.plane.keys, &target.served);
         let phase = match self.first_phase(options).await? {

@@ -140,6 +140,7 @@ impl Registry {
         let mut object = to_stored(served, object);
         self.side.complete(served, &mut object);
         self.check_namespace(&step, object::name(&object)).await?;
+        self.give_belonging(grant, &mut object).await?;
         let gate = Gate::new(self, grant, Doing::Create(&request.options), Subject::Resource).await?;
         let mutated = gate.mutate(Some(object), None).await;
         let mut object = mutated
@@ -160,6 +161,10 @@ impl Registry {
             object::set(metadata, &["name"], uuid::Uuid::new_v4().to_string());
         }
         strategy.prepare_create(&context, &mut object);
+        if let Some(kind) = served.custom_kind() {
+            // A status that was taken out is as if nobody had sent one: its defaults count.
+            kind.schema.default(&mut object);
+        }
         if let Some(generation) = strategy.generation(&context, &object, None) {
             object::set(metadata_mut(&mut object), &["generation"], generation);
         }
@@ -176,6 +181,8 @@ impl Registry {
             .await
             .map_err(|error| error.warned(&warnings))?;
         warnings.extend(gate.take_warnings());
+        self.check_belonging(grant, &object, None).await?;
+        let along = self.along_create(&step, &object).await?;
         if request.options.dry_run == DryRun::No && parse_version(&sent_version).ok().flatten().is_some() {
             return Err(ApiError::internal_text(
                 "resourceVersion should not be set on objects to be created",
@@ -189,6 +196,7 @@ impl Registry {
         let packed = self
             .packed(&step.target().plane, served, definition, &mut object)
             .await?;
+        let allotted = allotted.and(along);
         let revision = self.add(&step, &name, &object, &packed.value, &allotted).await?;
         Ok(Written {
             stored: packed.at(revision),
@@ -346,14 +354,18 @@ impl Registry {
         Err(contended(target))
     }
 
+    /// What a request is about, if it lies within the view that the request came by.
     pub(super) async fn target_entry(&self, target: &Target) -> Result<Entry, ApiError> {
-        self.entry(
-            &target.plane,
-            &target.served,
-            target.namespace.as_deref(),
-            target.object(),
-        )
-        .await
+        let namespace = target.namespace.as_deref();
+        let mut entry = self
+            .entry(&target.plane, &target.served, namespace, target.object())
+            .await?;
+        if let (Some(within), Some(stored)) = (&target.within, &entry.stored)
+            && !within.holds(&entry.key, stored)
+        {
+            entry.stored = None;
+        }
+        Ok(entry)
     }
 
     /// The object that `entry` found, as a tree.
@@ -386,7 +398,8 @@ impl Registry {
         let mut new = wanted;
         step.record_manager(self, Some(old.seen()), &mut new, managers).await;
         let old = old.stored;
-        let new = to_stored(served, new);
+        let mut new = to_stored(served, new);
+        self.keep_belonging(target, &mut new, &old);
         let mut warnings = warnings.to_vec();
         let subject = step.view.map_or(Subject::Resource, |view| Subject::Own(view.served()));
         let gate = Gate::new(self, step.grant, Doing::Update(step.options), subject).await?;
@@ -414,6 +427,8 @@ impl Registry {
             .await
             .map_err(|error| error.warned(&warnings))?;
         warnings.extend(gate.take_warnings());
+        self.check_belonging(step.grant, &new, Some(&old)).await?;
+        let along = self.along_update(target, &new, &old).await?;
         if managers == Managers::Applied {
             clean_applied(served, &mut new)?;
         }
@@ -427,14 +442,14 @@ impl Registry {
             warnings,
         };
         if goes_now(served, &new, &old) {
-            let revision = self.remove(target, entry, &old, step.options.dry_run).await?;
+            let revision = self.remove(target, entry, &old, step.options.dry_run, along).await?;
             return Ok(revision.map(|revision| written(packed.at(revision))));
         }
         let unchanged = !stored.is_stale() && read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || step.options.dry_run == DryRun::All {
             return Ok(Some(written(packed.at(stored.revision))));
         }
-        let side = self.side.on_update(served, &new, &old)?.and(allotted);
+        let side = self.side.on_update(served, &new, &old)?.and(allotted).and(along);
         let revision = self.put_charged(step, entry, &packed.value, side, &new, &old).await?;
         Ok(revision.map(|revision| written(packed.at(revision))))
     }
@@ -471,6 +486,7 @@ impl Registry {
         entry: &Entry,
         old: &Value,
         dry_run: DryRun,
+        along: Side,
     ) -> Result<Option<Revision>, ApiError> {
         let stored = entry.stored.as_ref().expect("only existing objects are removed");
         if dry_run == DryRun::All {
@@ -478,6 +494,7 @@ impl Registry {
         }
         let side = self.side.on_remove(&target.served, old)?;
         let side = side.and(self.release(target, old).await?);
+        let side = side.and(along);
         // Also a layer that the plane may move to: what was deleted must not come back with it.
         let base_has_it = target.plane.layers.contain(&target.served.storage, entry.key.rest());
         let write = if base_has_it {
@@ -516,6 +533,7 @@ impl Registry {
         // An object's definition must still be what its write was checked by.
         compares.extend(target.definition.as_ref().map(Definition::fence));
         let own = compares.len();
+        let along_compares = side.compares.clone();
         compares.extend(side.compares);
         let quotas = compares.len();
         compares.extend(side.quotas);
@@ -550,10 +568,7 @@ impl Registry {
             Err(CommitError::Conflict { compare, .. }) if compare >= quotas => Err(ApiError::stale_quota()),
             // What a service was to be given is taken: the request starts over and finds something else, or is told so.
             Err(CommitError::Conflict { .. }) if target.served.plural() == "services" => Err(ApiError::stale_plane()),
-            Err(CommitError::Conflict { .. }) => {
-                let why = "one of its addresses is taken by another plane";
-                Err(ApiError::conflict(&target.served.name, target.object(), why))
-            }
+            Err(CommitError::Conflict { compare, .. }) => self.lost_along(target, along_compares.get(compare - own)),
             Err(error) => Err(error.into()),
         }
     }
@@ -644,6 +659,11 @@ fn index(served: &Served, entry: &Entry, write: &Write) -> Result<Vec<Write>, Ap
     let json = |stored: &Stored| stored.json().clone();
     let (before, after) = (before.map(json), after.as_ref().map(json));
     let mut writes = owner::index_writes(&entry.key, before.as_deref(), after.as_deref(), ttl)?;
+    writes.extend(crate::tenancy::index::writes(
+        &entry.key,
+        before.as_deref(),
+        after.as_deref(),
+    ));
     if served.is_definitions() {
         writes.extend(crate::custom::index::writes(
             &entry.key,

@@ -15,6 +15,7 @@ use crate::http::Body;
 use crate::negotiate::{self, Discovery, Output};
 use crate::plane::Plane;
 use crate::request::{Address, Path};
+use crate::tenancy::View;
 use crate::version;
 
 pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiError> {
@@ -26,10 +27,18 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         _ => Some(call.server.plane(&call.located.address).await?),
     };
     let definitions = &call.server.definitions;
-    let customs = match &plane {
-        Some(plane) => definitions.of(plane).await?,
+    let view = View::of(&call.located.address);
+    if let Some(view) = &view {
+        view.check_exists(call.server).await?;
+    }
+    let customs = match (&plane, &view) {
+        (_, Some(view)) => {
+            let scheme = call.server.schemes.view(view.viewer);
+            definitions.shown_to(view.viewer, scheme).await?
+        }
+        (Some(plane), None) => definitions.of(plane).await?,
         // What planes have in common, and no tenant's kinds: one could take another's names.
-        None => definitions.platform(call.server.directory.plane_scheme()).await?,
+        (None, None) => definitions.platform(call.server.directory.plane_scheme()).await?,
     };
     let documents = customs.set().documents();
     let known = |document: Option<&Value>| document.cloned().ok_or(());
@@ -71,6 +80,9 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
 /// every method, and load balancers rely on HEAD.
 /// Whether a group has built-in kinds: upstream's answer to an unknown version differs.
 fn is_built_in(call: &Call<'_>, plane: Option<&Plane>, group: &str) -> bool {
+    if let Some(view) = View::of(&call.located.address) {
+        return call.server.schemes.view(view.viewer).has_group(group);
+    }
     let scheme = plane.map_or_else(|| call.server.directory.plane_scheme(), |plane| &plane.scheme);
     scheme.has_group(group)
 }
@@ -187,13 +199,18 @@ const OPENAPI_ATTEMPTS: usize = 5;
 async fn openapi(call: &Call<'_>, rest: &[&str]) -> Result<Response<Body>, ApiError> {
     let openapi = &call.server.openapi;
     let plane = plane(call).await?;
+    let view = View::of(&call.located.address);
     let mut attempts = 0;
     loop {
         attempts += 1;
         let definitions = &call.server.definitions;
-        let definitions = match &plane {
-            Some(plane) => Loaded::new(definitions, plane).await?,
-            None => Loaded::platform(definitions, call.server.directory.plane_scheme()).await?,
+        let definitions = match (&plane, &view) {
+            (_, Some(view)) => {
+                let scheme = call.server.schemes.view(view.viewer);
+                Loaded::in_view(definitions, view.viewer, scheme).await?
+            }
+            (Some(plane), None) => Loaded::new(definitions, plane).await?,
+            (None, None) => Loaded::platform(definitions, call.server.directory.plane_scheme()).await?,
         };
         match openapi.answer(call, plane.as_deref(), &definitions, rest).await {
             Err(_) if definitions.is_stale() && attempts < OPENAPI_ATTEMPTS => {}
@@ -203,6 +220,9 @@ async fn openapi(call: &Call<'_>, rest: &[&str]) -> Result<Response<Body>, ApiEr
 }
 
 async fn plane(call: &Call<'_>) -> Result<Option<std::sync::Arc<Plane>>, ApiError> {
+    if let Some(view) = View::of(&call.located.address).filter(|_| call.server.has_views()) {
+        view.check_exists(call.server).await?;
+    }
     match call.located.address {
         Address::AllPlanes => Ok(None),
         _ => call.server.plane(&call.located.address).await.map(Some),

@@ -38,9 +38,12 @@ use crate::pki::PlaneAuthorities;
 use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
+use crate::plane::lasting::Ending;
 use crate::registry::Registry;
 use crate::request::{self, Address, Located, Path, Query, ResourcePath};
+use crate::scheme::Schemes;
 use crate::seal::Sealing;
+use crate::tenancy::{Tenancy, View};
 use crate::{http::limit, metrics};
 use enter::Visitor;
 pub(crate) use warning::warn;
@@ -72,6 +75,8 @@ pub struct Server {
     pub fairness: Fairness,
     pub budgets: Arc<Budgets>,
     pub auditor: Arc<Auditor>,
+    pub(crate) schemes: Arc<Schemes>,
+    pub(crate) tenancy: Tenancy,
     pub(crate) checks_policies: bool,
 }
 
@@ -90,6 +95,8 @@ pub(crate) struct Call<'a> {
     pub warnings: Vec<String>,
     /// What counts a watch while it lasts.
     pub watching: Option<Counted>,
+    /// What ends a watch before its time.
+    pub ending: Option<Ending>,
 }
 
 impl Call<'_> {
@@ -192,7 +199,7 @@ async fn answer(
             return Err(error);
         }
     };
-    let user = server.with_parent(user, &located.address).await;
+    let user = server.with_parent(user, &located).await;
     let visitor = Visitor {
         user: &user,
         located: &located,
@@ -221,6 +228,7 @@ async fn answer(
         located,
         warnings: Vec::new(),
         watching: entered.watching(),
+        ending: None,
     };
     if let Some(trail) = context.audit.get() {
         trail.sent(&call.body, call.header(&CONTENT_TYPE));
@@ -386,6 +394,12 @@ impl Server {
                 Some(plane) => Ok(plane),
                 None => missing("resourcemanager.miloapis.com", "projects", name),
             },
+            Address::Organization(_) | Address::User(_) if self.has_views() => {
+                if let Some(view) = View::of(address) {
+                    view.check_name()?;
+                }
+                Ok(self.directory.root())
+            }
             Address::Organization(name) => missing("resourcemanager.miloapis.com", "organizations", name),
             Address::User(name) => missing("iam.miloapis.com", "users", name),
             Address::AllPlanes => Err(ApiError::bad_request(
@@ -395,12 +409,17 @@ impl Server {
     }
 
     /// A user with what is stored about whose the plane is, and without what it claims of that itself.
-    async fn with_parent(&self, user: Arc<User>, address: &Address) -> Arc<User> {
-        let plane = match address {
-            Address::Plane(_) | Address::Project(_) => self.plane(address).await.ok(),
+    async fn with_parent(&self, user: Arc<User>, located: &Located) -> Arc<User> {
+        let parent = match &located.address {
+            address @ (Address::Plane(_) | Address::Project(_)) => {
+                let plane = self.plane(address).await.ok();
+                plane.and_then(|plane| plane.parent.clone())
+            }
+            Address::AllPlanes => None,
+            _ if self.has_views() => View::parent_of(located),
             _ => None,
         };
-        parent::carried(user, plane.as_ref().and_then(|plane| plane.parent.as_ref()))
+        parent::carried(user, parent.as_ref())
     }
 
     /// The plane that an address names. Who could not enter it does not learn that there is none.

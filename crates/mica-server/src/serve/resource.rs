@@ -1,5 +1,6 @@
 //! Requests for resources: what is asked, by whom, and which verb of the registry answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
@@ -8,7 +9,7 @@ use mica_machinery::kind::autoscaling::scale;
 
 use super::{Call, object, stream};
 use crate::audit::What;
-use crate::authz::{Attempt, Target};
+use crate::authz::{Attempt, Beside, Grant, Target};
 use crate::custom::Definition;
 use crate::encode::{Include, Media};
 use crate::error::ApiError;
@@ -18,6 +19,7 @@ use crate::negotiate::{self, Encodings, Route};
 use crate::plane::Plane;
 use crate::request::{Address, ResourcePath, Verb};
 use crate::scheme::{Listed, Scheme, Served};
+use crate::tenancy::{View, Within};
 use crate::{objects, review, subresource};
 
 /// Tells audit that what is used is on its way out.
@@ -34,14 +36,29 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         .plane_for(&call.user, &call.located.address, &attempt)
         .await?;
     call.enter(What::Resource(path, &call.query), &plane);
-    let authorizer = &call.server.authorizer;
-    let permit = authorizer
-        .authorize(&call.user, verb, &plane, path, &call.query)
+    let view = View::of(&call.located.address);
+    let seen = seen(call, view.as_ref(), &plane, path, verb).await?;
+    let path = &seen.path;
+    let permit = call
+        .server
+        .authorizer
+        .authorize(&call.user, verb, &plane, path, &call.query, &seen.beside)
         .await?;
     if let Some(trail) = call.context.audit.get() {
         trail.allowed(permit.reason(), None);
     }
-    let (served, definition) = find(call, &plane, path).await?;
+    if let Some(view) = &view {
+        view.check_exists(call.server).await?;
+    }
+    let (served, definition) = match seen.found {
+        Some(found) => found?,
+        None => find(call, &plane, path).await?,
+    };
+    let within = seen.within;
+    if let Some(view) = view.as_ref().filter(|view| view.is_own_organization(path)) {
+        let organization = path.name.as_deref().unwrap_or_default();
+        view.check_membership(call.server, organization).await?;
+    }
     if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
         call.warnings.push(text.to_owned());
     }
@@ -62,6 +79,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         name: path.name.clone(),
         subresource: path.subresource.clone().unwrap_or_default(),
         definition,
+        within,
     };
     let grant = permit.grant(target);
     if let Some(trail) = call.context.audit.get() {
@@ -72,26 +90,35 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
             trail.annotate(DEPRECATED, "true");
         }
     }
+    perform(call, &grant, verb).await
+}
+
+/// Does what was asked for and allowed.
+async fn perform(call: &mut Call<'_>, grant: &Grant, verb: Verb) -> Result<Response<Body>, ApiError> {
+    if verb == Verb::Watch {
+        crate::plane::check_state(grant)?;
+        call.ending = call.server.directory.outlasts(&grant.target.plane).await?;
+    }
     if let Some(special) = subresource::find(&grant.target) {
-        return Box::pin(special.answer(call, &grant)).await;
+        return Box::pin(special.answer(call, grant)).await;
     }
     if objects::is_objects(&grant.target.served) {
-        crate::plane::check_state(&grant)?;
+        crate::plane::check_state(grant)?;
         return Box::pin(objects::answer(call, Some(&grant.target.plane), verb)).await;
     }
-    if review::is_review(&grant) {
-        return Box::pin(review::answer(call, &grant)).await;
+    if review::is_review(grant) {
+        return Box::pin(review::answer(call, grant)).await;
     }
     // All but the most frequent are boxed: the room of the largest would be moved about with every request.
     let answer = match verb {
-        Verb::Get => object::get(call, &grant).await,
-        Verb::List => Box::pin(stream::list(call, &grant)).await,
-        Verb::Watch => Box::pin(stream::watch(call, &grant)).await,
-        Verb::Create => Box::pin(object::create(call, &grant)).await,
-        Verb::Update => Box::pin(object::update(call, &grant)).await,
-        Verb::Patch => Box::pin(object::patch(call, &grant)).await,
-        Verb::Delete => Box::pin(object::delete(call, &grant)).await,
-        Verb::DeleteCollection => Box::pin(object::delete_collection(call, &grant)).await,
+        Verb::Get => object::get(call, grant).await,
+        Verb::List => Box::pin(stream::list(call, grant)).await,
+        Verb::Watch => Box::pin(stream::watch(call, grant)).await,
+        Verb::Create => Box::pin(object::create(call, grant)).await,
+        Verb::Update => Box::pin(object::update(call, grant)).await,
+        Verb::Patch => Box::pin(object::patch(call, grant)).await,
+        Verb::Delete => Box::pin(object::delete(call, grant)).await,
+        Verb::DeleteCollection => Box::pin(object::delete_collection(call, grant)).await,
     };
     told_of_deprecation(&grant.target.served, answer)
 }
@@ -108,6 +135,72 @@ fn told_of_deprecation(served: &Served, answer: Result<Response<Body>, ApiError>
             Ok(response)
         }
         Err(error) => Err(error.warned(&warnings)),
+    }
+}
+
+/// What a request asks for, as it is meant at its address.
+struct Seen<'a> {
+    path: Cow<'a, ResourcePath>,
+    /// The resource, where it had to be looked at before anybody was asked whether the request is allowed.
+    found: Option<Found>,
+    within: Option<Arc<Within>>,
+    beside: Beside,
+}
+
+type Found = Result<(Arc<Served>, Option<Definition>), ApiError>;
+
+/// A request in a plane is what it says; in a view it is narrowed to what lies within that.
+async fn seen<'a>(
+    call: &Call<'_>,
+    view: Option<&View>,
+    root: &Plane,
+    path: &'a ResourcePath,
+    verb: Verb,
+) -> Result<Seen<'a>, ApiError> {
+    let Some(view) = view else {
+        return Ok(Seen {
+            path: Cow::Borrowed(path),
+            found: None,
+            within: None,
+            beside: Beside::Nothing,
+        });
+    };
+    let found = Box::pin(find_in_view(call, view, root, path)).await;
+    let (path, within) = match &found {
+        Ok((served, _)) => {
+            let (path, within) = view.narrow(path, served, verb)?;
+            (Cow::Owned(path), within)
+        }
+        Err(_) => (Cow::Borrowed(path), None),
+    };
+    let beside = view.beside(&call.user, &path);
+    Ok(Seen {
+        path,
+        found: Some(found),
+        within,
+        beside,
+    })
+}
+
+/// The resource that a path names in a view of root.
+async fn find_in_view(call: &Call<'_>, view: &View, root: &Plane, path: &ResourcePath) -> Found {
+    let (server, scheme) = (call.server, call.server.schemes.view(view.viewer));
+    if let Some(served) = scheme.find(&path.group, &path.version, &path.resource) {
+        // Lists of everything in a namespaced kind are those of the view's own namespace.
+        return Ok((placed(served, path)?, None));
+    }
+    let customs = if view.is_own_organization(path) {
+        server.definitions.of(root).await?
+    } else {
+        server.definitions.shown_to(view.viewer, scheme).await?
+    };
+    match customs.find(&path.group, &path.version, &path.resource) {
+        Some((served, definition)) => {
+            place_custom(&served, path)?;
+            Ok((served, Some(definition)))
+        }
+        None if scheme.has_group(&path.group) => Err(ApiError::no_such_resource()),
+        None => Err(ApiError::page_not_found()),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::http::{Body, Frames, is_websocket, upgrade_watch};
 use crate::negotiate::{Format, Output, Route};
 use crate::options::{ListOptions, ListUse, Match};
+use crate::plane::lasting::Ending;
 use crate::registry::{Listing, WatchItem, WatchStart, served_value};
 use crate::scheme::Served;
 use crate::stored::Stored;
@@ -333,7 +334,8 @@ pub fn respond_frames(
     output: Output,
 ) -> Result<Response<Body>, ApiError> {
     let peer = call.context.peer.clone();
-    let counted = call.watching.take();
+    let (counted, ending) = (call.watching.take(), call.ending.take());
+    let frames = futures::StreamExt::take_until(frames, ended(ending));
     let frames = futures::StreamExt::map(frames, move |frame| {
         // Counted for as long as frames may come.
         let _ = &counted;
@@ -358,6 +360,14 @@ pub fn respond_frames(
         content_type,
         Body::watch(frames, peer.drain().clone()),
     ))
+}
+
+/// Waits for the end that somebody else decides on, and for ever if nobody can.
+async fn ended(ending: Option<Ending>) {
+    match ending {
+        Some(ending) => ending.cancelled().await,
+        None => std::future::pending().await,
+    }
 }
 
 enum Source {

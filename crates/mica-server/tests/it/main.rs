@@ -33,6 +33,7 @@ mod proofs;
 mod rebase;
 mod refusal;
 mod scale;
+mod tenancy;
 mod tokens;
 mod watches;
 mod websocket;

@@ -22,7 +22,7 @@ use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{Authority, Issued, serving_names};
 use mica_server::seal::Sealing;
 use mica_server::serve::Server;
-use mica_server::start::ServerOptions;
+use mica_server::start::{ServerOptions, Tenancy};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 use mica_store::{MemStore, Revision, Store};
 use serde_json::{Value, json};
@@ -127,6 +127,15 @@ impl World {
     pub async fn sealed(store: Arc<dyn Store>, sealing: Arc<Sealing>) -> Self {
         let options = ServerOptions {
             encryption: Some(sealing),
+            ..ServerOptions::default()
+        };
+        Self::made(store, ListenOptions::default(), options).await
+    }
+
+    /// Where root serves organizations and projects.
+    pub async fn tenanted(store: Arc<dyn Store>) -> Self {
+        let options = ServerOptions {
+            tenancy: Tenancy::Served,
             ..ServerOptions::default()
         };
         Self::made(store, ListenOptions::default(), options).await
