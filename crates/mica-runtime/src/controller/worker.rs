@@ -55,6 +55,8 @@ impl<R: Reconciler> Workshop<R> {
             if let Some(outcome) = self.attempt(work).await {
                 self.core.queue.done(&request, outcome);
             }
+            // A reconcile that never waited has kept others from this thread, and there may be thousands like it.
+            tokio::task::yield_now().await;
         }
     }
 

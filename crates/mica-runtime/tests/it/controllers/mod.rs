@@ -4,6 +4,7 @@ mod faults;
 mod fleet;
 mod mapping;
 mod outcome;
+mod scale;
 mod stage;
 mod tap;
 mod transparent;
