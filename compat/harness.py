@@ -85,6 +85,8 @@ def mica(*arguments):
     with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
         port = free_port()
         command = [mica_binary(), "up", "--data-dir", directory, "--listen", f"127.0.0.1:{port}"]
+        # What it is compared with has no organizations either.
+        command.append("--tenancy=absent")
         with running([*command, *arguments], directory):
             yield Server(Path(directory) / "admin.kubeconfig", directory)
 

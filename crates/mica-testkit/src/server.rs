@@ -10,7 +10,7 @@ use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listene
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{ADMIN_GROUP, Authority, Identity, Issued, Kubeconfig, serving_names};
 use mica_server::serve::Server;
-use mica_server::start::ServerOptions;
+use mica_server::start::{ServerOptions, Tenancy};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 use mica_store::{MemStore, Store};
 use tokio::task::JoinHandle;
@@ -68,6 +68,13 @@ impl Builder {
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.options.profile = profile;
+        self
+    }
+
+    /// With organizations and projects in root.
+    #[must_use]
+    pub fn tenancy(mut self, tenancy: Tenancy) -> Self {
+        self.options.tenancy = tenancy;
         self
     }
 

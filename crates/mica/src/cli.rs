@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use mica_machinery::kind;
+use mica_server::start;
+
+use crate::tenant::args::{CtxArgs, OrgArgs, ProjectArgs};
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
 #[derive(Parser, Debug)]
@@ -38,6 +41,12 @@ pub enum Command {
     Up(Box<UpArgs>),
     /// List, create, delete, copy and enter control planes
     Plane(PlaneArgs),
+    /// List, create, describe, delete and enter organizations
+    Org(OrgArgs),
+    /// List, create, describe, delete and enter projects
+    Project(ProjectArgs),
+    /// Show the tree of organizations and projects, and go to one
+    Ctx(CtxArgs),
     /// Back up, restore and check the store
     Store(StoreArgs),
     /// Make what test environments start: links named kube-apiserver and etcd that lead here
@@ -106,6 +115,9 @@ pub struct UpArgs {
     /// Which kinds are served: those of a generic control plane, or all of Kubernetes as plain data [default: generic]
     #[arg(long, value_enum, env = "MICA_PROFILE")]
     pub profile: Option<Profile>,
+    /// Whether root serves organizations and projects [default: served]
+    #[arg(long, value_enum, env = "MICA_TENANCY")]
+    pub tenancy: Option<Tenancy>,
     /// A YAML file with the same settings
     #[arg(long, value_name = "FILE", env = "MICA_CONFIG")]
     pub config: Option<PathBuf>,
@@ -167,6 +179,24 @@ pub enum Profile {
     #[default]
     Generic,
     Kubernetes,
+}
+
+/// Whether there are organizations and projects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tenancy {
+    #[default]
+    Served,
+    Absent,
+}
+
+impl From<Tenancy> for start::Tenancy {
+    fn from(tenancy: Tenancy) -> Self {
+        match tenancy {
+            Tenancy::Served => Self::Served,
+            Tenancy::Absent => Self::Absent,
+        }
+    }
 }
 
 impl From<Profile> for kind::Profile {

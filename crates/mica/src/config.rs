@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use crate::audit::AuditFile;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
-use crate::cli::{AuthorizationArgs, LogFormat, Profile, UpArgs};
+use crate::cli::{AuthorizationArgs, LogFormat, Profile, Tenancy, UpArgs};
 use crate::exit::Usage;
 use crate::limits::{LimitSettings, LimitsFile};
 use crate::up::running::Transport;
@@ -44,6 +44,7 @@ pub struct Settings {
     pub san: Vec<String>,
     pub store: StoreAddress,
     pub profile: Profile,
+    pub tenancy: Tenancy,
     pub log: String,
     pub log_format: LogFormat,
     pub otlp: Option<Otlp>,
@@ -99,6 +100,7 @@ struct File {
     san: Vec<String>,
     store: Option<String>,
     profile: Option<Profile>,
+    tenancy: Option<Tenancy>,
     log: Option<String>,
     log_format: Option<LogFormat>,
     otlp_endpoint: Option<String>,
@@ -254,6 +256,7 @@ impl Settings {
             })?,
             store: StoreAddress::parse(arguments.store.or(file.store).as_deref().unwrap_or("embedded"))?,
             profile: arguments.profile.or(file.profile).unwrap_or_default(),
+            tenancy: arguments.tenancy.or(file.tenancy).unwrap_or_default(),
             log: arguments.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
             log_format: arguments.log_format.or(file.log_format).unwrap_or_default(),
             otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,

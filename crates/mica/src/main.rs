@@ -11,6 +11,7 @@ mod limits;
 mod output;
 mod plane;
 mod store;
+mod tenant;
 mod trace;
 mod up;
 
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         },
         Command::Up(arguments) => up::run(arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
+        Command::Org(arguments) => client::block_on(tenant::organizations(arguments)),
+        Command::Project(arguments) => client::block_on(tenant::projects(arguments)),
+        Command::Ctx(arguments) => client::block_on(tenant::switch(arguments)),
         Command::Store(arguments) => client::block_on(store::run(arguments)),
         Command::Completion { shell } => completion(shell),
         Command::Version { output } => output::version(output),

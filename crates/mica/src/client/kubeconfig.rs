@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mica_server::pki::write_private;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// One context of a kubeconfig, with every file in it read.
 #[derive(Clone, Debug)]
@@ -88,12 +90,17 @@ struct Context {
 }
 
 impl Kubeconfig {
+    /// The file given, or else the one that a server here would have written, or else `$KUBECONFIG`.
+    pub fn path(path: Option<&Path>) -> anyhow::Result<PathBuf> {
+        match path {
+            Some(path) => Ok(path.to_owned()),
+            None => default_path(),
+        }
+    }
+
     /// Reads the file given, or else the one that a server here would have written, or else `$KUBECONFIG`.
     pub fn load(path: Option<&Path>, context: Option<&str>) -> anyhow::Result<Self> {
-        let path = match path {
-            Some(path) => path.to_owned(),
-            None => default_path()?,
-        };
+        let path = Self::path(path)?;
         let named = || format!("kubeconfig {}", path.display());
         let text = std::fs::read_to_string(&path).with_context(named)?;
         Self::parse(&text, path.parent().unwrap_or(Path::new(".")), context).with_context(named)
@@ -154,6 +161,38 @@ impl Kubeconfig {
         })
     }
 
+    /// The same server at its root, whatever part of it the context is at.
+    #[must_use]
+    pub fn at_root(mut self) -> Self {
+        let start = self.server.find("://").map_or(0, |at| at + 3);
+        if let Some(at) = self.server[start..].find('/') {
+            self.server.truncate(start + at);
+        }
+        self
+    }
+
+    /// A kubeconfig for another address on the same server, with the same credentials.
+    pub fn at(&self, context: &str, server: &str) -> serde_json::Value {
+        const USER: &str = "mica-user";
+        let (certificate, key) = self.certificate.clone().unwrap_or_default();
+        let mut config = self.for_user(context, server, USER, &certificate, &key);
+        if self.certificate.is_none() {
+            config["users"][0]["user"] = serde_json::json!({});
+        }
+        if let Some(token) = &self.token {
+            config["users"][0]["user"]["token"] = token.as_str().into();
+        }
+        config
+    }
+
+    /// Writes a context for another address of the same server into a kubeconfig, with the user of one that is there, and
+    /// makes it the current one.
+    pub fn switch(path: &Path, from: Option<&str>, name: &str, server: &str) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let changed = switched(&text, from, name, server).with_context(|| path.display().to_string())?;
+        Ok(write_private(path, changed.as_bytes())?)
+    }
+
     /// A kubeconfig for another address on the same server, and for somebody with a certificate.
     pub fn for_user(
         &self,
@@ -182,6 +221,42 @@ impl Kubeconfig {
             "current-context": context,
         })
     }
+}
+
+/// The text of a kubeconfig with one more context, which is the current one.
+fn switched(text: &str, from: Option<&str>, name: &str, server: &str) -> anyhow::Result<String> {
+    let json = mica_machinery::yaml::to_json(text.as_bytes())?.json;
+    let mut file: Value = serde_json::from_slice(&json)?;
+    let from = match from {
+        Some(from) => from.to_owned(),
+        None => file["current-context"].as_str().unwrap_or_default().to_owned(),
+    };
+    let context = named(&file["contexts"], &from).with_context(|| format!("it has no context {from:?}"))?;
+    let mut context = context["context"].clone();
+    let cluster = context["cluster"].as_str().unwrap_or_default();
+    let cluster = named(&file["clusters"], cluster).with_context(|| format!("it has no cluster {cluster:?}"))?;
+    let mut cluster = cluster["cluster"].clone();
+    cluster["server"] = server.into();
+    context["cluster"] = name.into();
+    if let Some(context) = context.as_object_mut() {
+        // It was that of another place.
+        context.remove("namespace");
+    }
+    put(&mut file["clusters"], name, "cluster", cluster);
+    put(&mut file["contexts"], name, "context", context);
+    file["current-context"] = name.into();
+    Ok(mica_machinery::yaml::from_json(&file))
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    list.as_array()?.iter().find(|entry| entry["name"] == name)
+}
+
+fn put(list: &mut Value, name: &str, field: &str, value: Value) {
+    let mut all = list.as_array().cloned().unwrap_or_default();
+    all.retain(|entry| entry["name"] != name);
+    all.push(serde_json::json!({"name": name, field: value}));
+    *list = all.into();
 }
 
 fn default_path() -> anyhow::Result<PathBuf> {
@@ -243,6 +318,25 @@ contexts:
   context: {cluster: a, user: helper}
 current-context: one
 "#;
+
+    #[test]
+    fn going_elsewhere_adds_a_context_with_the_same_user() {
+        let home = tempfile::tempdir().unwrap();
+        let web = "https://a:1/projects/web/control-plane";
+        let text = switched(FILE, None, "mica-project-web", web).unwrap();
+        let there = Kubeconfig::parse(&text, home.path(), None).unwrap();
+        assert_eq!((there.server.as_str(), there.certificate.is_some()), (web, true));
+        assert_eq!(there.at_root().server, "https://a:1");
+        // Once more, and from there.
+        let again = switched(&text, None, "mica-project-web", web).unwrap();
+        assert_eq!(again, text);
+        assert_eq!(
+            Kubeconfig::parse(&text, home.path(), Some("one")).unwrap().server,
+            "https://a:1"
+        );
+        let refused = switched(FILE, Some("nine"), "x", web).unwrap_err().to_string();
+        assert_eq!(refused, "it has no context \"nine\"");
+    }
 
     #[test]
     fn a_context_is_read_with_its_files() {

@@ -61,6 +61,15 @@ impl Client {
         Ok(Self { sender, config })
     }
 
+    /// The same server at its root, wherever the kubeconfig's context is.
+    pub async fn connect_root(server: &ServerArgs) -> anyhow::Result<Self> {
+        let config = Kubeconfig::load(server.kubeconfig.as_deref(), server.context.as_deref())?.at_root();
+        let sender = connect::open(&config)
+            .await
+            .with_context(|| format!("cannot reach {}", config.server))?;
+        Ok(Self { sender, config })
+    }
+
     /// Begins a new connection, after an answer that was not read to its end.
     pub async fn reconnect(&mut self) -> anyhow::Result<()> {
         let server = &self.config.server;

@@ -130,6 +130,7 @@ pub async fn open_server(
         audit: settings.audit.clone(),
         plugins: settings.plugins.clone(),
         authorization: settings.authorization.load()?,
+        tenancy: settings.tenancy.into(),
         ..ServerOptions::default()
     };
     if let Some(url) = &settings.advertise {

@@ -6,5 +6,6 @@ mod commands;
 mod dropin;
 mod fake;
 mod process;
+mod tenant;
 mod trace;
 mod up;

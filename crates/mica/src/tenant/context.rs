@@ -1,0 +1,117 @@
+//! `mica ctx`: the tree of organizations and projects, and going to one of them.
+//!
+//! Going somewhere writes a context into the kubeconfig in use, with the credentials of the present one, and makes it the
+//! current one: kubectl and mica are then both there.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use mica_api::tenancy::{ORGANIZATIONS, PROJECTS, organization_path, project_path};
+use serde_json::Value;
+
+use super::args::CtxArgs;
+use super::{check_names, collection, name_of, one};
+use crate::client::{Client, Kubeconfig};
+use crate::exit::Usage;
+use crate::output;
+
+/// Where somebody is, or goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Platform,
+    Organization(String),
+    Project(String),
+}
+
+impl Place {
+    fn path(&self) -> String {
+        match self {
+            Self::Platform => String::new(),
+            Self::Organization(name) => organization_path(name),
+            Self::Project(name) => project_path(name),
+        }
+    }
+
+    fn context(&self) -> String {
+        match self {
+            Self::Platform => "mica".to_owned(),
+            Self::Organization(name) => format!("mica-organization-{name}"),
+            Self::Project(name) => format!("mica-project-{name}"),
+        }
+    }
+}
+
+pub async fn run(arguments: CtxArgs) -> anyhow::Result<()> {
+    let mut client = Client::connect_root(&arguments.server).await?;
+    match arguments.target {
+        None => {
+            let here = Kubeconfig::load(
+                arguments.server.kubeconfig.as_deref(),
+                arguments.server.context.as_deref(),
+            )?;
+            tree(&mut client, &here.server).await
+        }
+        Some(target) => {
+            let place = find(&mut client, &target).await?;
+            let server = format!("{}{}", client.config().server, place.path());
+            let path = Kubeconfig::path(arguments.server.kubeconfig.as_deref())?;
+            Kubeconfig::switch(&path, arguments.server.context.as_deref(), &place.context(), &server)?;
+            Ok(output::print(&format!("now at {target} ({server})\n"))?)
+        }
+    }
+}
+
+/// Everything that the asker sees, with a mark where they are.
+async fn tree(client: &mut Client, here: &str) -> anyhow::Result<()> {
+    let organizations = client.json(Method::GET, &collection(ORGANIZATIONS), None).await?;
+    let projects = client.json(Method::GET, &collection(PROJECTS), None).await?;
+    let mut of: BTreeMap<&str, Vec<&str>> = output::list(&organizations, "items")
+        .iter()
+        .filter_map(|one| Some((name_of(one)?, Vec::new())))
+        .collect();
+    for project in output::list(&projects, "items") {
+        let owner = project["spec"]["ownerRef"]["name"].as_str().unwrap_or_default();
+        of.entry(owner).or_default().extend(name_of(project));
+    }
+    let base = client.config().server.clone();
+    let mark = |place: &Place| match here == format!("{base}{}", place.path()) {
+        true => "*",
+        false => " ",
+    };
+    let mut text = format!("{} /\n", mark(&Place::Platform));
+    for (organization, projects) in of {
+        let place = Place::Organization(organization.to_owned());
+        text.push_str(&format!("{}   {organization}\n", mark(&place)));
+        for project in projects {
+            let place = Place::Project(project.to_owned());
+            text.push_str(&format!("{}     {organization}/{project}\n", mark(&place)));
+        }
+    }
+    Ok(output::print(&text)?)
+}
+
+/// The place that a word means, if it is there.
+async fn find(client: &mut Client, target: &str) -> anyhow::Result<Place> {
+    if target == "/" {
+        return Ok(Place::Platform);
+    }
+    let (organization, project) = match target.split_once('/') {
+        None => (target.to_owned(), None),
+        Some((organization, project)) => (organization.to_owned(), Some(project.to_owned())),
+    };
+    check_names(&[&organization], mica_api::tenancy::MAX_ORGANIZATION_NAME)?;
+    client
+        .json(Method::GET, &one(ORGANIZATIONS, &organization), None)
+        .await?;
+    let Some(project) = project else {
+        return Ok(Place::Organization(organization));
+    };
+    check_names(&[&project], mica_api::tenancy::MAX_PROJECT_NAME)?;
+    let found: Value = client.json(Method::GET, &one(PROJECTS, &project), None).await?;
+    if found["spec"]["ownerRef"]["name"] != organization {
+        anyhow::bail!(Usage(format!(
+            "project {project:?} is not one of organization {organization:?}"
+        )));
+    }
+    Ok(Place::Project(project))
+}

@@ -1,0 +1,283 @@
+//! `mica org`, `mica project` and `mica ctx`: commands over organizations and projects.
+
+pub mod args;
+mod context;
+mod describe;
+
+use std::time::Duration;
+
+use anyhow::bail;
+use http::Method;
+use mica_api::PlaneName;
+use mica_api::tenancy::{
+    API_VERSION, DISPLAY_NAME_ANNOTATION, GROUP, MAX_ORGANIZATION_NAME, MAX_PROJECT_NAME, ORGANIZATIONS,
+    PROJECT_CLASS_ANNOTATION, PROJECTS, VERSION, organization_path, project_path,
+};
+use mica_server::pki::write_private;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::client::{Client, Refused};
+use crate::exit::Usage;
+use crate::{config, output};
+use args::{FileArgs, Form, OrgArgs, OrgCommand, OrgType, ProjectArgs, ProjectCommand, WaitArgs};
+pub use context::run as switch;
+
+/// How often a state that is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn collection(plural: &str) -> String {
+    format!("/apis/{GROUP}/{VERSION}/{plural}")
+}
+
+fn one(plural: &str, name: &str) -> String {
+    format!("{}/{name}", collection(plural))
+}
+
+pub async fn organizations(arguments: OrgArgs) -> anyhow::Result<()> {
+    let named: Vec<&String> = match &arguments.command {
+        OrgCommand::List { .. } => Vec::new(),
+        OrgCommand::Create { names, .. } | OrgCommand::Delete { names, .. } => names.iter().collect(),
+        OrgCommand::Describe { name } | OrgCommand::Kubeconfig { name, .. } => vec![name],
+    };
+    check_names(&named, MAX_ORGANIZATION_NAME)?;
+    let mut client = Client::connect_root(&arguments.server).await?;
+    match arguments.command {
+        OrgCommand::List { output } => list(&mut client, &collection(ORGANIZATIONS), "organization", output).await,
+        OrgCommand::Create {
+            names,
+            r#type,
+            display_name,
+            output,
+        } => {
+            let kind = match r#type {
+                OrgType::Personal => "Personal",
+                OrgType::Standard => "Standard",
+            };
+            for name in names {
+                let mut object = json!({"apiVersion": API_VERSION, "kind": "Organization",
+                    "metadata": {"name": name}, "spec": {"type": kind}});
+                if let Some(text) = &display_name {
+                    object["metadata"]["annotations"] = json!({DISPLAY_NAME_ANNOTATION: text});
+                }
+                let made = client
+                    .json(Method::POST, &collection(ORGANIZATIONS), Some(object))
+                    .await?;
+                print(&made, "organization", output)?;
+            }
+            Ok(())
+        }
+        OrgCommand::Describe { name } => describe::organization(&mut client, &name).await,
+        OrgCommand::Delete { names, wait } => delete(&mut client, ORGANIZATIONS, "organization", &names, &wait).await,
+        OrgCommand::Kubeconfig { name, file } => {
+            client.json(Method::GET, &one(ORGANIZATIONS, &name), None).await?;
+            kubeconfig(
+                &client,
+                &format!("mica-organization-{name}"),
+                &organization_path(&name),
+                file,
+            )
+        }
+    }
+}
+
+pub async fn projects(arguments: ProjectArgs) -> anyhow::Result<()> {
+    let named: Vec<&String> = match &arguments.command {
+        ProjectCommand::List { .. } => Vec::new(),
+        ProjectCommand::Create { names, .. } | ProjectCommand::Delete { names, .. } => names.iter().collect(),
+        ProjectCommand::Describe { name } | ProjectCommand::Kubeconfig { name, .. } => vec![name],
+    };
+    check_names(&named, MAX_PROJECT_NAME)?;
+    let mut client = Client::connect_root(&arguments.server).await?;
+    match arguments.command {
+        ProjectCommand::List { org, output } => {
+            let path = match org {
+                Some(org) => {
+                    check_names(&[&org], MAX_ORGANIZATION_NAME)?;
+                    format!("{}{}", organization_path(&org), collection(PROJECTS))
+                }
+                None => collection(PROJECTS),
+            };
+            list(&mut client, &path, "project", output).await
+        }
+        ProjectCommand::Create {
+            names,
+            org,
+            class,
+            wait,
+            output,
+        } => {
+            check_names(&[&org], MAX_ORGANIZATION_NAME)?;
+            let patience = patience(&wait)?;
+            for name in &names {
+                create(&mut client, name, &org, class.as_deref()).await?;
+            }
+            for name in &names {
+                let made = match patience {
+                    Some(patience) => ready(&mut client, name, patience).await?,
+                    None => client.json(Method::GET, &one(PROJECTS, name), None).await?,
+                };
+                print(&made, "project", output)?;
+            }
+            Ok(())
+        }
+        ProjectCommand::Describe { name } => describe::project(&mut client, &name).await,
+        ProjectCommand::Delete { names, wait } => delete(&mut client, PROJECTS, "project", &names, &wait).await,
+        ProjectCommand::Kubeconfig { name, file } => {
+            client.json(Method::GET, &one(PROJECTS, &name), None).await?;
+            kubeconfig(&client, &format!("mica-project-{name}"), &project_path(&name), file)
+        }
+    }
+}
+
+/// Names go into paths: a bad one is refused before anything is sent.
+fn check_names(names: &[&String], longest: usize) -> Result<(), Usage> {
+    for name in names {
+        if PlaneName::parse(name).is_err() || name.len() > longest {
+            return Err(Usage(format!(
+                "{name:?} is not a name: at most {longest} lowercase letters, digits and dashes, with a letter or digit at each end"
+            )));
+        }
+    }
+    Ok(())
+}
+
+async fn list(client: &mut Client, path: &str, kind: &str, form: Form) -> anyhow::Result<()> {
+    match form {
+        Form::Table => {
+            let table = client.table(path).await?;
+            if output::list(&table, "rows").is_empty() {
+                eprintln!("No {kind}s found.");
+                return Ok(());
+            }
+            Ok(output::print(&output::server_table(&table))?)
+        }
+        Form::Json => output::print_json(&client.json(Method::GET, path, None).await?),
+        Form::Yaml => Ok(output::print(&mica_machinery::yaml::from_json(
+            &client.json(Method::GET, path, None).await?,
+        ))?),
+        Form::Name => {
+            let all = client.json(Method::GET, path, None).await?;
+            let names = output::list(&all, "items").iter().filter_map(name_of);
+            Ok(output::print(
+                &names.map(|name| format!("{kind}/{name}\n")).collect::<String>(),
+            )?)
+        }
+    }
+}
+
+fn name_of(object: &Value) -> Option<&str> {
+    object["metadata"]["name"].as_str()
+}
+
+fn print(object: &Value, kind: &str, form: Form) -> anyhow::Result<()> {
+    let name = name_of(object).unwrap_or_default();
+    match form {
+        Form::Json => output::print_json(object),
+        Form::Yaml => Ok(output::print(&mica_machinery::yaml::from_json(object))?),
+        Form::Name => Ok(output::print(&format!("{kind}/{name}\n"))?),
+        Form::Table => Ok(output::print(&format!("{kind}/{name} created\n"))?),
+    }
+}
+
+async fn create(client: &mut Client, name: &str, organization: &str, class: Option<&str>) -> anyhow::Result<()> {
+    let mut object = json!({"apiVersion": API_VERSION, "kind": "Project", "metadata": {"name": name}});
+    if let Some(class) = class {
+        object["metadata"]["annotations"] = json!({PROJECT_CLASS_ANNOTATION: class});
+    }
+    let path = format!("{}{}", organization_path(organization), collection(PROJECTS));
+    client.json(Method::POST, &path, Some(object)).await.map(drop)
+}
+
+fn patience(wait: &WaitArgs) -> anyhow::Result<Option<Duration>> {
+    if wait.no_wait {
+        return Ok(None);
+    }
+    Ok(Some(config::duration("timeout", &wait.timeout)?))
+}
+
+/// Waits until a project can be used.
+async fn ready(client: &mut Client, name: &str, patience: Duration) -> anyhow::Result<Value> {
+    let end = Instant::now() + patience;
+    loop {
+        let project = client.json(Method::GET, &one(PROJECTS, name), None).await?;
+        let ready = condition(&project, "Ready");
+        if ready.is_some_and(|ready| ready["status"] == "True") {
+            return Ok(project);
+        }
+        if Instant::now() >= end {
+            let seconds = patience.as_secs();
+            let why = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
+            bail!("project {name:?} is not ready after {seconds} s: {why}. Does this server run controllers?");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn condition<'a>(object: &'a Value, r#type: &str) -> Option<&'a Value> {
+    let mut all = output::list(&object["status"], "conditions").iter();
+    all.find(|condition| condition["type"] == r#type)
+}
+
+async fn delete(
+    client: &mut Client,
+    plural: &str,
+    kind: &str,
+    names: &[String],
+    wait: &WaitArgs,
+) -> anyhow::Result<()> {
+    let patience = patience(wait)?;
+    // All deletions begin before the first is waited for.
+    for name in names {
+        client.json(Method::DELETE, &one(plural, name), None).await?;
+    }
+    for name in names {
+        let Some(patience) = patience else {
+            output::print(&format!("{kind}/{name} deletion has begun\n"))?;
+            continue;
+        };
+        gone(client, plural, kind, name, patience).await?;
+        output::print(&format!("{kind}/{name} deleted\n"))?;
+    }
+    Ok(())
+}
+
+async fn gone(client: &mut Client, plural: &str, kind: &str, name: &str, patience: Duration) -> anyhow::Result<()> {
+    let end = Instant::now() + patience;
+    loop {
+        let object = match client.json(Method::GET, &one(plural, name), None).await {
+            Ok(object) => object,
+            Err(error) if is_not_found(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if Instant::now() >= end {
+            let cleanup = condition(&object, "ResourceCleanup").and_then(|one| one["message"].as_str());
+            let why = cleanup.map(|message| format!(": {message}")).unwrap_or_default();
+            bail!(
+                "{kind} {name:?} is still being deleted after {} s{why}",
+                patience.as_secs()
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<Refused>();
+    refused.is_some_and(|refused| refused.code == http::StatusCode::NOT_FOUND)
+}
+
+/// Prints or writes a kubeconfig for an address of the server.
+fn kubeconfig(client: &Client, context: &str, path: &str, file: FileArgs) -> anyhow::Result<()> {
+    let server = format!("{}{path}", client.config().server);
+    let config = client.config().at(context, &server);
+    let text = format!("{}\n", serde_json::to_string_pretty(&config)?);
+    match file.file {
+        None => Ok(output::print(&text)?),
+        Some(path) => {
+            write_private(&path, text.as_bytes())?;
+            eprintln!("kubeconfig written to {}", path.display());
+            Ok(())
+        }
+    }
+}
