@@ -20,7 +20,10 @@ fn organizations_and_projects_are_made_shown_and_entered() {
         "organization/umbrella\n"
     );
     let table = mica(&["org", "list"]);
-    assert!(table.starts_with("NAME       DISPLAY NAME   TYPE       READY"), "{table}");
+    assert!(
+        table.starts_with("NAME       DISPLAY NAME   TYPE       READY"),
+        "{table}"
+    );
     assert!(
         table.contains("acme") && table.contains("Acme Inc.") && table.contains("Standard"),
         "{table}"
