@@ -16,6 +16,6 @@ pub use etcd::{EtcdConfig, EtcdStore};
 pub use key::{Key, KeyRange, PlaneKeys};
 pub use mem::MemStore;
 pub use store::{
-    Change, CommitError, Committed, Compare, Event, Page, RangeQuery, ReadError, Record, Revision, Signal, Store,
-    StoreStatus, Txn, Usage, Watch, WatchError, WatchSource, Write,
+    AdvanceError, Change, CommitError, Committed, Compare, Event, FARTHEST, Page, RangeQuery, ReadError, Record,
+    Revision, Signal, Store, StoreStatus, Txn, Usage, Watch, WatchError, WatchSource, Write,
 };

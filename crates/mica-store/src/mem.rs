@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use crate::hub::{History, HistoryPage, Hub, Limits, revision_of};
 use crate::key::{Key, KeyRange};
 use crate::store::{
-    Change, CommitError, Committed, Compare, Event, Page, RangeQuery, ReadError, Record, Revision, Signal, Store,
-    StoreStatus, Txn, Usage, Watch, WatchError, Write,
+    AdvanceError, Change, CommitError, Committed, Compare, Event, FARTHEST, Page, RangeQuery, ReadError, Record,
+    Revision, Signal, Store, StoreStatus, Txn, Usage, Watch, WatchError, Write,
 };
 
 /// An empty store has this revision: positive, as every revision is.
@@ -280,6 +280,18 @@ impl Store for MemStore {
             state.compact(revision);
         }
         Ok(())
+    }
+
+    async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError> {
+        if to > FARTHEST {
+            return Err(AdvanceError::TooFar);
+        }
+        let mut state = self.shared.state.lock();
+        if to > state.revision {
+            state.revision = to;
+            self.shared.hub.publish([], to);
+        }
+        Ok(state.revision)
     }
 }
 

@@ -78,7 +78,17 @@ pub trait Store: Send + Sync + 'static {
     /// Reads at older revisions fail from then on; the state right after `revision` stays readable.
     /// A revision at or below the last compaction changes nothing; one above the newest is [`ReadError::Future`].
     async fn compact(&self, revision: Revision) -> Result<(), ReadError>;
+
+    /// Makes the newest revision at least `to`, and returns it: every later write has a greater one.
+    ///
+    /// No key changes and no watch sees an event; revisions that were skipped read as the state before them. When this
+    /// returns `Ok` it is durable. One at or below the newest changes nothing. Stores whose revisions are another's to
+    /// give (etcd) answer [`AdvanceError::Unsupported`].
+    async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError>;
 }
+
+/// Nothing advances further: what is left is for writes, and signed numbers hold it.
+pub const FARTHEST: Revision = Revision(1 << 60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreStatus {
@@ -262,6 +272,16 @@ pub enum CommitError {
     Unavailable(#[source] BoxError),
     #[error("the store did not say whether the write happened")]
     Unknown(#[source] BoxError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AdvanceError {
+    #[error("the store cannot skip revisions")]
+    Unsupported,
+    #[error("no revision beyond {FARTHEST} can be reached")]
+    TooFar,
+    #[error("the store did not accept the write")]
+    Unavailable(#[source] BoxError),
 }
 
 #[derive(Debug, thiserror::Error)]

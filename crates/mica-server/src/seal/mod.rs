@@ -21,8 +21,8 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use mica_store::{
-    CommitError, Committed, Event, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus,
-    Txn, Usage, Watch, Write,
+    AdvanceError, CommitError, Committed, Event, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store,
+    StoreStatus, Txn, Usage, Watch, Write,
 };
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -407,6 +407,10 @@ impl Store for SealedStore {
 
     async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
         self.0.store.compact(revision).await
+    }
+
+    async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError> {
+        self.0.store.advance(to).await
     }
 }
 

@@ -7,6 +7,7 @@
 //! A check panics where the store breaks its word, with the check's name in front.
 #![allow(clippy::unwrap_used, reason = "this is test code that other crates can call")]
 
+mod advance;
 mod compaction;
 mod model;
 mod plane;
@@ -29,8 +30,8 @@ use rand::{Rng, SeedableRng};
 use crate::hub::revision_of;
 use crate::key::{Key, KeyRange, PlaneKeys};
 use crate::store::{
-    Change, CommitError, Committed, Compare, Page, RangeQuery, ReadError, Record, Revision, Signal, Store, Txn, Watch,
-    WatchError, Write,
+    AdvanceError, Change, CommitError, Committed, Compare, Page, RangeQuery, ReadError, Record, Revision, Signal,
+    Store, Txn, Watch, WatchError, Write,
 };
 
 /// Longer than any healthy store takes for one step, time to live included, also on a busy machine.
@@ -83,6 +84,8 @@ checks! {
     compaction: states_before_a_compaction_expire_and_its_own_stays, compacting_twice_or_backwards_changes_nothing,
         the_future_cannot_be_compacted, a_watch_from_before_a_compaction_expires,
         a_quiet_plane_does_not_expire_because_others_write;
+    advance: advancing_skips_revisions_and_changes_nothing, advancing_twice_or_backwards_changes_nothing,
+        a_watch_goes_on_over_skipped_revisions, no_revision_is_too_far_to_be_refused;
     watch: a_watch_yields_every_change_once_and_in_order, events_carry_what_was_there_before,
         a_watch_can_start_at_every_revision, a_watch_in_the_future_is_silent_up_to_there,
         each_kind_of_watch_sees_its_keys_only, no_gap_and_no_duplicate_under_concurrent_writers,

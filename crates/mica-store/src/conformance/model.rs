@@ -103,6 +103,7 @@ pub(super) async fn random_operations_match_a_model(bed: Bed) {
             0..93 => world.write().await,
             93..95 => world.drop_a_plane().await,
             95..97 if step > STEPS / 2 => world.compact(start).await,
+            97 => world.advance().await,
             _ => world.read_something(start).await,
         }
     }
@@ -183,6 +184,16 @@ impl World {
         let index = self.random.random_range(0..self.planes.len());
         let doomed = std::mem::replace(&mut self.planes[index], self.bed.new_plane());
         self.commit(vec![], vec![Write::DropPlane(doomed.plane())]).await;
+    }
+
+    /// Skips a few revisions, where the store can.
+    async fn advance(&mut self) {
+        let to = Revision(self.bed.revision().await.0 + self.random.random_range(0..5));
+        match within("an advance", self.bed.store.advance(to)).await {
+            Ok(newest) => assert!(newest >= to, "{newest} is before {to}"),
+            Err(AdvanceError::Unsupported) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 
     async fn compact(&mut self, start: Revision) {

@@ -134,6 +134,8 @@ pub(super) enum Kind {
     DropPlane = 4,
     /// States before this revision may be forgotten. Has no revision of its own.
     Compact = 5,
+    /// Nothing happened up to this revision: the next write has a greater one.
+    Advance = 6,
 }
 
 /// One record, borrowed from the bytes it was read from.
@@ -204,6 +206,7 @@ impl<'a> LogRecord<'a> {
             3 => Kind::Carried,
             4 => Kind::DropPlane,
             5 => Kind::Compact,
+            6 => Kind::Advance,
             _ => return None,
         };
         let flags = fields.u8()?;

@@ -37,7 +37,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use crate::hub::Hub;
 use crate::key::{Key, KeyRange};
 use crate::store::{
-    CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
+    AdvanceError, CommitError, Committed, FARTHEST, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus,
+    Txn, Usage, Watch,
 };
 use cache::{Budget, Cache};
 use commit::{CheckpointLimits, CommitRequest, Committer, Job, QUEUE, Request, Start};
@@ -355,6 +356,17 @@ impl Store for EmbeddedStore {
 
     async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
         self.inner.ask(|reply| Job::Compact(revision, reply)).await
+    }
+
+    async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError> {
+        if to > FARTHEST {
+            return Err(AdvanceError::TooFar);
+        }
+        let (reply, answer) = oneshot::channel();
+        let closed = || AdvanceError::Unavailable("the store is closed".into());
+        let job = Request::Job(Job::Advance(to, reply));
+        self.inner.requests.send(job).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
     }
 }
 

@@ -297,7 +297,7 @@ impl Replay {
             Kind::Put | Kind::Carried => {
                 *self.live.entry(entry.position.segment).or_default() += u64::from(entry.position.length);
             }
-            Kind::Delete | Kind::DropPlane => {}
+            Kind::Delete | Kind::DropPlane | Kind::Advance => {}
         }
         if record.kind != Kind::Compact {
             self.newest = self.newest.max(record.revision);

@@ -29,7 +29,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::hub::{Hub, Limits};
 use crate::key::{Key, KeyRange};
 use crate::store::{
-    CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn, Usage, Watch,
+    AdvanceError, CommitError, Committed, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn,
+    Usage, Watch,
 };
 
 use client::Client;
@@ -223,5 +224,10 @@ impl Store for EtcdStore {
 
     async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
         self.shared.compact_on_demand(revision).await
+    }
+
+    async fn advance(&self, _to: Revision) -> Result<Revision, AdvanceError> {
+        // etcd numbers its transactions itself, one by one.
+        Err(AdvanceError::Unsupported)
     }
 }

@@ -17,11 +17,13 @@ use crate::embedded::index::view::OldVersion;
 use crate::embedded::prepare::{Purpose, RoomError};
 use crate::embedded::read::Damage;
 use crate::key::Key;
-use crate::store::{CommitError, Compare, ReadError, Revision, Txn, Write};
+use crate::store::{AdvanceError, CommitError, Compare, ReadError, Revision, Txn, Write};
 
 pub(in crate::embedded) enum Job {
     /// Announces a compaction: from then on older reads are refused.
     Compact(Revision, oneshot::Sender<Result<(), ReadError>>),
+    /// Makes the newest revision at least this one.
+    Advance(Revision, oneshot::Sender<Result<Revision, AdvanceError>>),
     /// Removes what a compaction lets go.
     Forget(Forget, Sender<()>),
     /// Removes keys of dropped planes.
@@ -62,6 +64,9 @@ impl Committer {
         match job {
             Job::Compact(revision, reply) => {
                 let _ = reply.send(self.compact(revision));
+            }
+            Job::Advance(to, reply) => {
+                let _ = reply.send(self.advance(to));
             }
             Job::Forget(forget, done) => {
                 self.forget(&forget);
@@ -111,6 +116,29 @@ impl Committer {
         self.engine.set_compacted(revision);
         self.signals.compacted();
         Ok(())
+    }
+
+    fn advance(&mut self, to: Revision) -> Result<Revision, AdvanceError> {
+        let current = self.engine.index.revision();
+        if to <= current {
+            return Ok(current);
+        }
+        let written = self.write(RECORD_MAX_OVERHEAD, Purpose::Reclaim, |frame| {
+            // Writes that failed may have used up revisions beyond what is visible.
+            frame.newest = frame.newest.max(to);
+            frame.push(&LogRecord {
+                kind: Kind::Advance,
+                revision: frame.newest,
+                previous: None,
+                expires: None,
+                end: None,
+                key: b"",
+                value: b"",
+            });
+        });
+        let (newest, _) = written.map_err(|error| AdvanceError::Unavailable(write_error(error).into()))?;
+        self.engine.hub.publish([], newest);
+        Ok(newest)
     }
 
     fn forget(&mut self, forget: &Forget) {

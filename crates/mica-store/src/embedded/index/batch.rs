@@ -89,7 +89,7 @@ impl Batch {
                 self.changed(record);
                 self.drops += 1;
             }
-            Kind::Compact => {}
+            Kind::Compact | Kind::Advance => {}
         }
     }
 

@@ -8,8 +8,8 @@ use mica_store::conformance::{self, Bed};
 use mica_store::embedded::disk::sim::SimDisk;
 use mica_store::embedded::{EmbeddedStore, Options};
 use mica_store::{
-    CommitError, Committed, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store, StoreStatus, Txn,
-    Usage, Watch,
+    AdvanceError, CommitError, Committed, Key, KeyRange, Page, RangeQuery, ReadError, Record, Revision, Store,
+    StoreStatus, Txn, Usage, Watch,
 };
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -115,6 +115,14 @@ impl Store for Restarting {
 
     async fn compact(&self, revision: Revision) -> Result<(), ReadError> {
         self.store().compact(revision).await
+    }
+
+    async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError> {
+        let advanced = self.store().advance(to).await;
+        if self.chance(0.3) {
+            self.restart();
+        }
+        advanced
     }
 }
 
