@@ -256,6 +256,27 @@ fn restore(world: &World, data: &[u8]) {
             assert!(answer.code < 600);
         }
     }
+    arrive(world, data, &whole);
+}
+
+/// The same bytes sent to a plane that arrives: a copy, and whatever may follow it.
+fn arrive(world: &World, data: &[u8], whole: &[u8]) {
+    let name = format!("arriving-{}", world.planes);
+    let plane = format!(r#"{{"kind":"Plane","metadata":{{"name":"{name}"}},"spec":{{"state":"Arriving"}}}}"#);
+    let json = [(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let made = world.call(Method::POST, PLANES, &json, plane.as_bytes());
+    assert_eq!(made.expect("a good target").code, 201);
+    for (part, body) in [("arrive", data), ("arrive", whole), ("arrive", whole), ("open", b"")] {
+        let target = format!("{PLANES}/{name}/{part}");
+        let answer = world.call(Method::POST, &target, &[], body).expect("a good target");
+        check(&answer);
+        assert_ne!(answer.code, 500, "{}", String::from_utf8_lossy(&answer.body));
+    }
+    let below = format!("/clusters/{name}/control-plane/api/v1/configmaps");
+    for version in ["", "?resourceVersion=3&resourceVersionMatch=Exact"] {
+        let answer = world.get(&format!("{below}{version}")).expect("a good target");
+        assert!(answer.code < 600);
+    }
 }
 
 /// A path with its query.

@@ -28,7 +28,7 @@ pub fn is_review(grant: &Grant) -> bool {
 /// Answers a question.
 pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     // A question changes nothing: a plane that takes reads only answers it.
-    if grant.target.plane.state != State::ReadOnly {
+    if !matches!(grant.target.plane.state, State::ReadOnly | State::Moving) {
         plane::check_state(grant)?;
     }
     let served = &grant.target.served;

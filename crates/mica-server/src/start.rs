@@ -42,6 +42,7 @@ use crate::registry::{Registry, ServiceOptions, TokenSecrets};
 use crate::scheme::Schemes;
 use crate::seal::{SealedStore, Sealing};
 use crate::serve::Server;
+use crate::serve::pass::Passer;
 use crate::sign::Signer;
 pub use crate::tenancy::Tenancy;
 
@@ -155,6 +156,7 @@ impl Server {
         let egress = Egress::reaching(options.egress, reach);
         let auditor = Auditor::open(options.audit, egress.clone(), &options.metrics)?;
         let converter = Converter::new(egress.clone(), &options.metrics);
+        let passer = Passer::new(options.authority.clone());
         let authorities = match options.authority {
             Some(authority) => Some(Arc::new(PlaneAuthorities::new(secret(&*store).await?, authority))),
             None => None,
@@ -238,6 +240,7 @@ impl Server {
             auditor,
             // Type checks are upstream's controller manager's.
             checks_policies: matches!(options.companions, Companions::Done { .. }),
+            passer,
         });
         Box::pin(server.publish_authentication(&options.client_ca)).await?;
         if server.tenancy == Tenancy::Served {

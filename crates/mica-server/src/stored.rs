@@ -9,6 +9,8 @@
 //! byte 1      flags: 1 = a mark that hides an object of the base layer; no JSON follows
 //!             2 = the object is as another base layer than the plane's has it; that layer's id follows
 //!             4 = never stored: the value was hidden otherwise than it would be now, so an update is to rewrite it
+//!             8 = the plane moved here with it: the revision that it had at home follows the header (8 bytes), and is its
+//!             resourceVersion in place of the store's. Wherever 16 bytes are spoken of it is 24 then
 //! bytes 4-7   offset in the JSON of the hole for `,"resourceVersion":"…"`: right after metadata's uid, or right before it in
 //!             custom objects, whose fields are in the order of their names
 //! bytes 8-15  hash of the normaliser (schema and defaults) that the JSON went through; another hash takes the parse path
@@ -23,9 +25,12 @@ const FORMAT: u8 = 1;
 const FLAG_HIDDEN: u8 = 1;
 const FLAG_BASED: u8 = 2;
 const FLAG_STALE: u8 = 4;
+const FLAG_KEPT: u8 = 8;
 /// The format of what stands for a value that cannot be opened; never stored.
 const UNREADABLE: u8 = 0xff;
 const HEADER: usize = 16;
+/// The revision that a moved value keeps, behind the header.
+const KEPT: usize = 8;
 
 /// An object as it was read, still encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +38,10 @@ pub struct Stored {
     json: Bytes,
     hole: usize,
     pub normaliser: u64,
+    /// What clients see as resourceVersion.
     pub revision: Revision,
+    /// The store's own revision of the record: another only while the object is as it came with its plane.
+    pub own: Revision,
     stale: bool,
 }
 
@@ -57,16 +65,19 @@ impl Content {
         if value.len() < HEADER || value[0] != FORMAT {
             return Err(damaged("a stored value has no header of a known format"));
         }
+        let Some((revision, header)) = revision_of(value, record.revision) else {
+            return Err(damaged("a stored value is shorter than its header"));
+        };
         if value[1] & FLAG_HIDDEN != 0 {
             return Ok(Self::Hidden);
         }
         if value[1] & FLAG_BASED != 0 {
-            let id = std::str::from_utf8(&value[HEADER..]).map_err(|_| damaged("the id of a base layer is no text"))?;
+            let id = std::str::from_utf8(&value[header..]).map_err(|_| damaged("the id of a base layer is no text"))?;
             return Ok(Self::Based(id.to_owned()));
         }
         let hole = u32::from_le_bytes(value[4..8].try_into().expect("four bytes")) as usize;
         let normaliser = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
-        let json = value.slice(HEADER..);
+        let json = value.slice(header..);
         if hole == 0 || hole >= json.len() {
             return Err(damaged("a stored value's hole lies outside it"));
         }
@@ -74,7 +85,8 @@ impl Content {
             json,
             hole,
             normaliser,
-            revision: record.revision,
+            revision,
+            own: record.revision,
             stale: value[1] & FLAG_STALE != 0,
         }))
     }
@@ -108,6 +120,51 @@ pub fn without_stale(value: Bytes) -> Bytes {
         Some(flags) if value[0] == FORMAT && flags & FLAG_STALE != 0 => with_flags(&value, |flags| flags & !FLAG_STALE),
         _ => value,
     }
+}
+
+/// The revision that a value is shown with, if the record's own is `own`, and where its content begins.
+fn revision_of(value: &[u8], own: Revision) -> Option<(Revision, usize)> {
+    if value.get(1)? & FLAG_KEPT == 0 {
+        return Some((own, HEADER));
+    }
+    let kept = value.get(HEADER..HEADER + KEPT)?;
+    let kept = u64::from_le_bytes(kept.try_into().expect("eight bytes"));
+    Some((Revision(kept), HEADER + KEPT))
+}
+
+/// The revision that a record is shown with: the store's, or the one that it kept when its plane moved here.
+pub fn shown_revision(record: &Record) -> Revision {
+    match record.value.first() {
+        Some(&FORMAT) => revision_of(&record.value, record.revision).map_or(record.revision, |(shown, _)| shown),
+        _ => record.revision,
+    }
+}
+
+/// The value, to be shown with this revision wherever it is stored. What is no stored value stays as it is.
+pub fn keep(value: &Bytes, revision: Revision) -> Bytes {
+    let plain = without_kept(value.clone());
+    if plain.len() < HEADER || plain[0] != FORMAT {
+        return plain;
+    }
+    let mut kept = BytesMut::with_capacity(plain.len() + KEPT);
+    kept.put_slice(&plain[..HEADER]);
+    kept[1] |= FLAG_KEPT;
+    kept.put_u64_le(revision.0);
+    kept.put_slice(&plain[HEADER..]);
+    kept.freeze()
+}
+
+/// The value without a revision of its own: it is shown with the store's.
+pub fn without_kept(value: Bytes) -> Bytes {
+    let keeps = value.first() == Some(&FORMAT) && value.get(1).is_some_and(|flags| flags & FLAG_KEPT != 0);
+    if !keeps || value.len() < HEADER + KEPT {
+        return value;
+    }
+    let mut plain = BytesMut::with_capacity(value.len() - KEPT);
+    plain.put_slice(&value[..HEADER]);
+    plain[1] &= !FLAG_KEPT;
+    plain.put_slice(&value[HEADER + KEPT..]);
+    plain.freeze()
 }
 
 fn with_flags(value: &Bytes, change: impl Fn(u8) -> u8) -> Bytes {
@@ -158,8 +215,21 @@ impl Stored {
     /// The same object, read at another revision: what a DELETED event carries.
     #[must_use]
     pub fn at(mut self, revision: Revision) -> Self {
-        self.revision = revision;
+        (self.revision, self.own) = (revision, revision);
         self
+    }
+
+    /// The same object with the store's own revision, which is in the order of everybody's changes.
+    #[must_use]
+    pub fn in_store_order(self) -> Self {
+        let own = self.own;
+        self.at(own)
+    }
+
+    /// Whether a client that names this version means the object as it is: by what its plane shows, or by what is shown
+    /// over all planes. The two are never mistaken: a record's own revision is greater than any it had before.
+    pub fn is_version(&self, revision: Revision) -> bool {
+        revision == self.revision || revision == self.own
     }
 
     /// The bytes that it takes in the store, its key aside.
@@ -242,6 +312,37 @@ mod tests {
             stored.at(Revision(13)).to_bytes(b"{"),
             r#"{"metadata":{"name":"a","uid":"u-1","resourceVersion":"13","labels":{"x":"y"}},"data":{}}"#
         );
+    }
+
+    #[test]
+    fn what_moved_is_shown_with_the_revision_that_it_kept() {
+        let packed = pack(br#"{"metadata":{"name":"a","uid":"u-1"}}"#, "u-1", 7);
+        let kept = keep(&keep(&packed, Revision(3)), Revision(12));
+        assert_eq!(without_kept(kept.clone()), packed);
+        let record = |value: &Bytes| Record {
+            value: value.clone(),
+            revision: Revision(90),
+        };
+        assert_eq!(
+            (shown_revision(&record(&kept)), shown_revision(&record(&packed))),
+            (Revision(12), Revision(90))
+        );
+        let Content::Object(stored) = Content::read(&record(&kept)).unwrap() else {
+            panic!("an object")
+        };
+        assert!(stored.is_version(Revision(12)) && stored.is_version(Revision(90)) && !stored.is_version(Revision(3)));
+        assert_eq!(
+            stored.to_bytes(b"{"),
+            r#"{"metadata":{"name":"a","uid":"u-1","resourceVersion":"12"}}"#
+        );
+        assert_eq!(stored.in_store_order().revision, Revision(90));
+        let marks = [keep(&hidden(), Revision(5)), keep(&based("0a1b"), Revision(5))];
+        assert!(matches!(Content::read(&record(&marks[0])), Ok(Content::Hidden)));
+        assert!(matches!(Content::read(&record(&marks[1])), Ok(Content::Based(id)) if id == "0a1b"));
+        for cut in 0..kept.len() {
+            let _ = Content::read(&record(&kept.slice(..cut)));
+            let _ = shown_revision(&record(&kept.slice(..cut)));
+        }
     }
 
     #[test]

@@ -293,6 +293,10 @@ impl Store for MemStore {
         }
         Ok(state.revision)
     }
+
+    fn end_watches(&self, plane: mica_api::PlaneId) {
+        self.shared.hub.end_plane(plane);
+    }
 }
 
 struct MemHistory {

@@ -85,6 +85,10 @@ pub trait Store: Send + Sync + 'static {
     /// returns `Ok` it is durable. One at or below the newest changes nothing. Stores whose revisions are another's to
     /// give (etcd) answer [`AdvanceError::Unsupported`].
     async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError>;
+
+    /// Ends the watches inside a plane that follow changes in this process, each with [`WatchError::Ended`] after its last
+    /// event. Nothing else changes, and watches that are opened later are not concerned.
+    fn end_watches(&self, plane: mica_api::PlaneId);
 }
 
 /// Nothing advances further: what is left is for writes, and signed numbers hold it.
@@ -293,6 +297,9 @@ pub enum WatchError {
     Dropped,
     #[error("the store is closing")]
     Closed,
+    /// Every event up to this revision has been yielded: a watch resumed from it misses nothing.
+    #[error("the watch was ended at revision {0}")]
+    Ended(Revision),
 }
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -26,7 +26,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, US
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use mica_api::PlaneId;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
 
 pub use address::{BadNetwork, Network, Networks};
 pub use failure::{CallError, Cause};
@@ -142,6 +144,17 @@ impl Egress {
                 connector: Connector::new(options.allow),
             }),
         }
+    }
+
+    /// A connection of its own to where the platform's configuration leads. The caller bounds the time.
+    pub(crate) async fn connect(&self, to: &ClientConfig) -> Result<TlsStream<TcpStream>, CallError> {
+        let target = Target::document(to)?;
+        let at = |cause: Cause| CallError::Transport {
+            url: target.url(),
+            cause,
+        };
+        let place = target.place(Tenant::Platform, &self.shared.services).map_err(at)?;
+        self.shared.connector.connect(&place).await.map_err(at)
     }
 
     /// Reads a document, whatever is in it, if the answer is a good one.

@@ -68,6 +68,14 @@ impl ClientConfig {
         }
     }
 
+    /// The same, showing a certificate (all in PEM) to the far side.
+    #[must_use]
+    pub(crate) fn showing(mut self, certificate: &str, key: &str) -> Self {
+        let identity = Identity::new(certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
+        self.credentials.identity = Some(identity);
+        self
+    }
+
     /// Reads a `clientConfig` that was validated when it was stored.
     pub fn from_value(config: &Value) -> Result<Self, CallError> {
         let bundle = STANDARD.decode(object::string(config, &["caBundle"]));

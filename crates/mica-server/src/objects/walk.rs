@@ -107,7 +107,7 @@ impl Walk {
                 self.buffer.push_back(Found {
                     cursor: key.clone(),
                     key,
-                    stored,
+                    stored: stored.in_store_order(),
                 });
             }
         }
@@ -179,7 +179,9 @@ async fn read_object(store: &Arc<dyn Store>, key: Key, at: Revision, cursor: Key
     let Some((_, record)) = page.records.into_iter().next() else {
         return Ok(None);
     };
-    Ok(Content::read(&record)?
-        .object()
-        .map(|stored| Found { cursor, key, stored }))
+    Ok(Content::read(&record)?.object().map(|stored| Found {
+        cursor,
+        key,
+        stored: stored.in_store_order(),
+    }))
 }

@@ -22,8 +22,8 @@ use crate::error::ApiError;
 use crate::http::{Body, is_websocket};
 use crate::negotiate::Output;
 use crate::options::{ListOptions, ListUse, parse_version};
-use crate::plane::Plane;
 use crate::plane::kind::{GROUP, PLURAL as PLANES};
+use crate::plane::{Plane, Since};
 use crate::registry::owner;
 use crate::serve::{Call, stream as streams};
 use crate::stored::{Content, Stored};
@@ -49,7 +49,15 @@ pub(super) async fn watch(call: &mut Call<'_>, plane: Option<&Plane>) -> Result<
             }
             Phase::Initial(Box::new(walk), revision)
         }
-        (_, Some(revision)) => Phase::Open(revision),
+        (_, Some(revision)) => match plane.map_or(Since::Here(revision), |plane| plane.since(revision)) {
+            Since::Here(revision) => Phase::Open(revision),
+            // Here all kinds are in the order of this store, which what came with the plane is not.
+            Since::There { until, .. } | Since::Unknown(until) => {
+                return Err(ApiError::gone(format!(
+                    "too old resource version: {revision} ({until})"
+                )));
+            }
+        },
         (_, None) => Phase::Open(store.status().await?.revision),
     };
     let timeout = match options.timeout_seconds {
@@ -236,7 +244,8 @@ impl Watching {
                 value: value.clone(),
                 revision: event.revision,
             })?
-            .object(),
+            .object()
+            .map(Stored::in_store_order),
             Change::Delete => None,
         };
         let Some(kind) = after

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::Profile;
 use mica_machinery::object;
-use mica_store::{Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
+use mica_store::{CommitError, Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
-use super::{Context, Plane, State};
+use super::{Arrival, Context, MovedTo, Plane, State};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
 use crate::base::Birth;
@@ -70,6 +70,8 @@ struct StateRecord {
     audit: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<Parent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moved_to: Option<MovedTo>,
 }
 
 impl StateRecord {
@@ -82,6 +84,7 @@ impl StateRecord {
             limits: Limits::default(),
             audit: Value::Null,
             parent: None,
+            moved_to: None,
         }
     }
 
@@ -94,6 +97,7 @@ impl StateRecord {
             limits: Limits::of(&plane["spec"]["limits"]),
             audit: plane["spec"]["audit"].clone(),
             parent: Parent::of(plane),
+            moved_to: MovedTo::of(plane),
         }
     }
 }
@@ -108,9 +112,45 @@ pub struct BirthRecord {
     /// Root has none: it has what the server was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
+    /// What base objects are shown with, where that is not this record's revision: they came from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<Revision>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arrival: Option<Arrival>,
 }
 
 impl BirthRecord {
+    /// The same birth for a copy, which is no plane that came from elsewhere.
+    #[must_use]
+    pub fn copied(self) -> Self {
+        Self {
+            kept: None,
+            arrival: None,
+            ..self
+        }
+    }
+
+    /// The same birth where base objects keep the revision that they had.
+    #[must_use]
+    pub fn keeping(self, revision: Option<Revision>) -> Self {
+        Self {
+            kept: revision,
+            ..self.copied()
+        }
+    }
+
+    pub fn arrival(&self) -> Option<Arrival> {
+        self.arrival
+    }
+
+    #[must_use]
+    pub fn arrived(self, arrival: Arrival) -> Self {
+        Self {
+            arrival: Some(arrival),
+            ..self
+        }
+    }
+
     /// The profile that the plane was born with, if that was written down.
     pub fn profile(&self) -> Option<Profile> {
         self.profile
@@ -153,6 +193,11 @@ fn birth_key(id: PlaneId) -> Key {
     internal("planebirths", id.as_str())
 }
 
+/// How far a plane that arrives has come.
+pub(super) fn arrival_key(id: PlaneId) -> Key {
+    internal("planearrivals", id.as_str())
+}
+
 fn address_key(r#type: &str, value: &str) -> Key {
     internal("planeaddresses", &format!("{}:{value}", r#type.to_ascii_lowercase()))
 }
@@ -188,6 +233,8 @@ impl Directory {
                 seed: uuid::Uuid::new_v4().to_string(),
                 created: jiff::Timestamp::now(),
                 profile: None,
+                kept: None,
+                arrival: None,
             };
             let state = StateRecord::root();
             let records = [
@@ -338,7 +385,12 @@ impl Directory {
                 ttl: None,
             }],
         };
-        self.store.commit(txn).await?;
+        match self.store.commit(txn).await {
+            Ok(_) => {}
+            // A move that was begun again, or whose plane is not what it was.
+            Err(CommitError::Conflict { .. }) => return Err(ApiError::stale_plane()),
+            Err(error) => return Err(error.into()),
+        }
         self.forget(&plane.name);
         Ok(())
     }
@@ -357,10 +409,11 @@ impl Directory {
             PlaneId::ROOT => self.schemes.root(),
             _ => self.schemes.planes(profile),
         };
+        let birth_revision = birth.revision;
         let birth = Birth {
             seed: record.seed,
             created: record.created,
-            revision: birth.revision,
+            revision: record.kept.unwrap_or(birth_revision),
         };
         let base = self.layers.get(&record.base).await?;
         let recorded: StateRecord = read_record(&state)?;
@@ -386,6 +439,9 @@ impl Directory {
             state_key,
             state_revision: state.revision,
             birth_key,
+            birth_revision,
+            arrival: record.arrival,
+            moved_to: recorded.moved_to.map(Arc::new),
         }))
     }
 
@@ -494,6 +550,12 @@ impl Directory {
         {
             self.lasting.end(id);
         }
+        // After it is forgotten: a watch that opens from now on sees that the plane is elsewhere.
+        if record.state == State::Moved
+            && let Ok(id) = PlaneId::parse(event.key.name())
+        {
+            self.store.end_watches(id);
+        }
     }
 
     /// What ends a watch in a plane when the plane stops taking requests; `None` in root, which never does.
@@ -519,6 +581,8 @@ impl Directory {
             seed: format!("{}/{id}", self.root.load().birth.seed),
             created,
             profile: Some(profile),
+            kept: None,
+            arrival: None,
         }
     }
 }
@@ -577,6 +641,9 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         state_key: state_key(id),
         state_revision: Revision(0),
         birth_key: birth_key(id),
+        birth_revision: Revision(0),
+        arrival: None,
+        moved_to: None,
     }
 }
 
@@ -634,6 +701,9 @@ fn wanted_state(plane: &Value) -> State {
     match object::string(plane, &["spec", "state"]) {
         "ReadOnly" => State::ReadOnly,
         "Suspended" => State::Suspended,
+        "Arriving" => State::Arriving,
+        "Moving" => State::Moving,
+        "Moved" => State::Moved,
         _ => State::Active,
     }
 }
@@ -712,6 +782,7 @@ impl SideWrites for Directory {
             Write::DropPlane(id),
             Write::Delete { key: state_key(id) },
             Write::Delete { key: birth_key(id) },
+            Write::Delete { key: arrival_key(id) },
             // Whatever of it is left anywhere cannot be opened any more.
             Write::Delete {
                 key: seal::plane_key(id),
@@ -722,6 +793,11 @@ impl SideWrites for Directory {
             writes,
             ..Side::default()
         })
+    }
+
+    fn is_known(&self, plane: &Plane) -> bool {
+        let kept = self.cache.peek(&plane.name);
+        kept.is_some_and(|kept| kept.id == plane.id && kept.state_revision == plane.state_revision)
     }
 
     fn committed(&self, key: &Key, side: &[Key]) {

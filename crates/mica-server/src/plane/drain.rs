@@ -187,7 +187,12 @@ impl Drainer {
         let Some(stored) = Content::read(&record)?.object() else {
             return Ok(false);
         };
-        Ok(mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", RESTORING]).is_some())
+        if mica_machinery::select::text_at(stored.json(), &["metadata", "annotations", RESTORING]).is_some() {
+            return Ok(true);
+        }
+        // Nor in one that never opened here, and what has moved is in use elsewhere.
+        let state = mica_machinery::select::text_at(stored.json(), &["spec", "state"]);
+        Ok(state.is_some_and(|state| state == "Arriving" || state == "Moved"))
     }
 
     /// Deletes what a stage still holds.

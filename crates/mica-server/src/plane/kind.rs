@@ -8,7 +8,7 @@ use mica_machinery::kind::{CRUD, Column, NameUse, Profile, Resource, Scope, Stra
 use mica_machinery::{audit, authentication, names, object};
 use serde_json::{Value, json};
 
-use super::limits;
+use super::{limits, moved};
 use crate::authz::parent;
 use crate::egress::ClientConfig;
 
@@ -25,6 +25,9 @@ pub const RESTORING: &str = "mica.dev/restoring";
 /// Names that begin like this belong to other front doors, which make their planes themselves.
 const RESERVED_PREFIXES: [&str; 2] = ["project-", "edge-"];
 
+/// What `spec.state` may say.
+const STATES: [&str; 6] = ["Active", "Arriving", "Moved", "Moving", "ReadOnly", "Suspended"];
+
 const SUB: &[&str] = &["get", "patch", "update"];
 
 pub static PLANES: Resource = Resource {
@@ -40,7 +43,22 @@ pub static PLANES: Resource = Resource {
     verbs: CRUD,
     subresources: &[
         Subresource {
+            name: "arrive",
+            verbs: &["create"],
+            kind: None,
+        },
+        Subresource {
+            name: "digest",
+            verbs: &["get"],
+            kind: None,
+        },
+        Subresource {
             name: "fork",
+            verbs: &["create"],
+            kind: None,
+        },
+        Subresource {
+            name: "open",
             verbs: &["create"],
             kind: None,
         },
@@ -116,11 +134,17 @@ impl Strategy for Planes {
     fn validate(&self, _ctx: &WriteContext<'_>, plane: &Value) -> ErrorList {
         let mut errors = reserved_name(plane);
         errors.extend(validate_spec(plane));
+        if matches!(object::string(plane, &["spec", "state"]), "Moving" | "Moved") {
+            let path = Path::new("spec").child("state");
+            errors.push(Error::forbidden(&path, "a new plane is not on its way elsewhere"));
+        }
         errors
     }
 
-    fn validate_update(&self, _ctx: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
+    fn validate_update(&self, ctx: &WriteContext<'_>, new: &Value, old: &Value) -> ErrorList {
         let mut errors = validate_spec(new);
+        let state = Path::new("spec").child("state");
+        errors.extend(moved::validate_step(new, old, ctx.subresource, &state));
         let (now, before) = [new, old]
             .map(|plane| object::string(plane, &["spec", "profile"]))
             .into();
@@ -145,11 +169,11 @@ impl Strategy for Planes {
             NAME,
             column::text(
                 "State",
-                "Whether the plane takes requests: Active, ReadOnly or Suspended.",
+                "Whether the plane takes requests: Active, ReadOnly or Suspended, or where it is in a move.",
             ),
             column::text(
                 "Phase",
-                "What the plane is doing: Ready, ReadOnly, Suspended or Draining.",
+                "What the plane is doing: Ready, ReadOnly, Suspended, Arriving, Moving, Moved or Draining.",
             ),
             column::wide(column::text("Class", "The PlaneClass that the plane names.")),
             column::wide(column::text(
@@ -205,6 +229,9 @@ pub fn phase(plane: &Value) -> &'static str {
     match object::string(plane, &["spec", "state"]) {
         "ReadOnly" => "ReadOnly",
         "Suspended" => "Suspended",
+        "Arriving" => "Arriving",
+        "Moving" => "Moving",
+        "Moved" => "Moved",
         _ => "Ready",
     }
 }
@@ -218,6 +245,9 @@ fn set_phase(plane: &mut Value, now: &jiff::Timestamp) {
         "ReadOnly" => ("True", "the plane takes reads only"),
         "Suspended" => ("False", "the plane is suspended"),
         "Restoring" => ("False", "the plane is being filled"),
+        "Arriving" => ("False", "the plane is being filled from the server that it comes from"),
+        "Moving" => ("True", "the plane takes reads only until it is on another server"),
+        "Moved" => ("False", "the plane is on another server"),
         _ => ("False", "the plane is being deleted"),
     };
     set_condition(plane, "Ready", status, phase, message, now);
@@ -298,13 +328,10 @@ fn validate_spec(plane: &Value) -> ErrorList {
     let spec = Path::new("spec");
     let mut errors = ErrorList::new();
     let state = object::string(plane, &["spec", "state"]);
-    if !matches!(state, "Active" | "ReadOnly" | "Suspended") {
-        errors.push(Error::not_supported(
-            &spec.child("state"),
-            state,
-            &["Active", "ReadOnly", "Suspended"],
-        ));
+    if !STATES.contains(&state) {
+        errors.push(Error::not_supported(&spec.child("state"), state, &STATES));
     }
+    errors.extend(moved::validate(plane, &spec.child("movedTo")));
     let profile = object::string(plane, &["spec", "profile"]);
     if !profile.is_empty() && Profile::parse(profile).is_none() {
         let known = Profile::ALL.map(Profile::as_str);

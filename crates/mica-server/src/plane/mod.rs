@@ -2,12 +2,14 @@
 
 pub mod cache;
 pub mod class;
+pub mod digest;
 pub mod directory;
 pub mod drain;
 pub mod kind;
 pub mod lasting;
 pub mod layer;
 pub mod limits;
+pub mod moved;
 pub mod rebase;
 pub mod side;
 pub mod snapshot;
@@ -27,9 +29,13 @@ use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
 use crate::request::Verb;
 use crate::scheme::Scheme;
-use crate::stored::{Content, Stored};
+use crate::stored::{self, Content, Stored};
 use class::Class;
 use limits::Limits;
+pub use moved::MovedTo;
+
+/// When to ask again while a plane is moved, in seconds: writes wait no longer than it takes to send the last changes.
+const RETRY_AFTER: u64 = 1;
 
 /// Whether a plane takes requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -41,6 +47,51 @@ pub enum State {
     Restoring,
     /// It is being deleted: objects may go, hardly any may come.
     Draining,
+    /// It is being filled from the server that it comes from, and not open yet.
+    Arriving,
+    /// It is about to go to another server: reads go on, writes wait.
+    Moving,
+    /// It is on another server now.
+    Moved,
+}
+
+/// What the revisions of a plane's objects are, after it came from another server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub enum Versions {
+    /// As they were: what was read from the old server goes on here.
+    Kept,
+    /// The store's own: what was read from the old server says nothing here.
+    New,
+}
+
+/// How a plane came from another server. `docs/design/moving-planes.md` says what follows from these numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Arrival {
+    /// The old server's revision of the whole copy; what came later came change by change.
+    pub copied: Revision,
+    /// This store's revision when the copy was whole.
+    pub copied_at: Revision,
+    /// The old server's revision of the last change.
+    pub reached: Revision,
+    /// This store's revision when the plane was opened: greater than any that the old server ever showed.
+    pub opened: Revision,
+    pub versions: Versions,
+}
+
+/// Where the changes after a version are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// After this revision of the store.
+    Here(Revision),
+    /// The version is the old server's. The changes that came with the plane are after `start`, up to `until`; those shown
+    /// with `seen` or less are known.
+    There {
+        start: Revision,
+        seen: Revision,
+        until: Revision,
+    },
+    /// Nowhere: a reader has to start over. The oldest version that means something.
+    Unknown(Revision),
 }
 
 /// What a plane is the plane of, which decides what of root is served in it.
@@ -81,6 +132,11 @@ pub struct Plane {
     pub state_key: Key,
     pub state_revision: Revision,
     pub birth_key: Key,
+    /// The revision of the birth record, which base objects are shown with unless they came from elsewhere.
+    pub birth_revision: Revision,
+    pub arrival: Option<Arrival>,
+    /// Where it is now, if it has moved.
+    pub moved_to: Option<Arc<MovedTo>>,
 }
 
 impl Plane {
@@ -107,7 +163,7 @@ impl Plane {
                         .with_retry_after(1)
                 })?;
                 let birth = Birth {
-                    revision: record.revision,
+                    revision: stored::shown_revision(record),
                     ..self.birth.clone()
                 };
                 layer
@@ -124,7 +180,24 @@ impl Plane {
 
     /// The further comparison of a write that copies an object out of the base layer.
     pub fn base_fence(&self) -> Compare {
-        Compare::Unchanged(self.birth_key.clone(), self.birth.revision)
+        Compare::Unchanged(self.birth_key.clone(), self.birth_revision)
+    }
+
+    /// Where the changes after a version are that a client read from this plane, here or where it was before.
+    pub fn since(&self, version: Revision) -> Since {
+        let Some(arrival) = self.arrival.filter(|arrival| version < arrival.opened) else {
+            return Since::Here(version);
+        };
+        match arrival.versions {
+            Versions::New => Since::Unknown(arrival.opened),
+            Versions::Kept if version >= arrival.reached => Since::Here(arrival.opened),
+            Versions::Kept if version >= arrival.copied => Since::There {
+                start: arrival.copied_at,
+                seen: version,
+                until: arrival.opened,
+            },
+            Versions::Kept => Since::Unknown(arrival.copied),
+        }
     }
 }
 
@@ -153,9 +226,25 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
         let message = format!("control plane \"{}\" is {why}", plane.name);
         Err(ApiError::new(StatusCode::FORBIDDEN, reason, message))
     };
+    // Whoever is told so tries again soon, and finds the plane open or elsewhere.
+    let wait = |code: StatusCode, reason: &'static str, why: &str| {
+        let message = format!("control plane \"{}\" is {why}", plane.name);
+        Err(ApiError::new(code, reason, message).with_retry_after(RETRY_AFTER))
+    };
     match plane.state {
         State::Active => Ok(()),
-        State::ReadOnly if reads => Ok(()),
+        State::ReadOnly | State::Moving if reads => Ok(()),
+        State::Moving => wait(
+            StatusCode::TOO_MANY_REQUESTS,
+            "PlaneMoving",
+            "moving to another server: writes go on there in a moment",
+        ),
+        State::Arriving => wait(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "PlaneArriving",
+            "arriving from another server: it opens when it is complete",
+        ),
+        State::Moved => Err(moved::away(plane)),
         State::ReadOnly => refuse("PlaneReadOnly", "read-only: set spec.state to Active to allow writes"),
         State::Suspended if plane.context == Context::Project => Err(ApiError::project_suspended(plane.project())),
         State::Suspended => refuse("PlaneSuspended", "suspended: set spec.state to Active to resume it"),

@@ -59,9 +59,16 @@ impl Directory {
 
     /// Moves a plane to the newest base layer: afterwards it has, where it has nothing of its own, what a new plane has.
     pub async fn rebase(&self, plane: &Plane) -> Result<Moved, ApiError> {
-        if matches!(plane.state, State::Draining | State::Restoring) {
+        let stays = [
+            State::Draining,
+            State::Restoring,
+            State::Arriving,
+            State::Moving,
+            State::Moved,
+        ];
+        if stays.contains(&plane.state) {
             let message = format!(
-                "control plane \"{}\" is being filled or deleted: its base layer stays",
+                "control plane \"{}\" is being filled, moved or deleted: its base layer stays",
                 plane.name
             );
             return Err(ApiError::new(StatusCode::CONFLICT, "Conflict", message));

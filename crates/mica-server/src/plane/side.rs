@@ -3,6 +3,7 @@
 use mica_store::{Compare, Key, Write};
 use serde_json::Value;
 
+use super::Plane;
 use crate::error::ApiError;
 use crate::scheme::Served;
 
@@ -38,6 +39,9 @@ pub trait SideWrites: Send + Sync + 'static {
 
     /// The object goes for good.
     fn on_remove(&self, served: &Served, old: &Value) -> Result<Side, ApiError>;
+
+    /// Whether a plane is as it was last heard of. False also where nothing is heard.
+    fn is_known(&self, plane: &Plane) -> bool;
 
     /// The transaction is committed: the object's key, and the keys that were written along.
     fn committed(&self, key: &Key, side: &[Key]);

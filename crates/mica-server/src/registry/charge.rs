@@ -121,7 +121,7 @@ impl Charge<'_> {
         let (mut quotas, mut places) = (Vec::new(), Vec::new());
         while let Some((key, stored)) = scan.next().await? {
             quotas.push(stored_value(&served, &stored)?);
-            places.push((key, stored.revision));
+            places.push((key, stored.own));
         }
         let name = object::name(self.charged.object);
         let charged = self.charged.charge(&quotas);

@@ -103,7 +103,11 @@ impl Registry {
             .present(&target.plane, served, target.definition.as_ref(), stored.clone())
             .await?;
         let old = stored_value(served, &shown)?;
-        if let Some(why) = meta::precondition_conflict(&old["metadata"], options) {
+        let mut named = old["metadata"].clone();
+        if options.resource_version == Some(stored.own.to_string()) {
+            object::set(&mut named, &["resourceVersion"], stored.own.to_string());
+        }
+        if let Some(why) = meta::precondition_conflict(&named, options) {
             return Err(ApiError::precondition_failed(
                 served.group(),
                 served.kind(),

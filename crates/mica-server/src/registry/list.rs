@@ -11,7 +11,7 @@ use crate::authz::{Grant, Permit};
 use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::options::{ListOptions, Match, parse_version};
-use crate::plane::Plane;
+use crate::plane::{Plane, Since};
 use crate::scheme::Served;
 use crate::stored::Stored;
 use crate::tenancy::Within;
@@ -59,7 +59,9 @@ impl Registry {
         let (plane, served) = (&target.plane, &target.served);
         let selection = Selection::parse(served, &options.label_selector, &options.field_selector)?;
         let selection = selection.within(target.within.as_ref());
-        let place = self.place(options, |rest| key_of(plane, served, rest)).await?;
+        let place = self
+            .place(options, |rest| key_of(plane, served, rest), Some(plane))
+            .await?;
         let extent = selection.extent(served, target.namespace.as_deref());
         let (at, after) = (place.at, place.after.clone());
         let scan = Scan::of_plane(self.clone(), plane.clone(), served.clone(), &extent, at, after);
@@ -82,7 +84,7 @@ impl Registry {
         options: &ListOptions,
     ) -> Result<Listing, ApiError> {
         let selection = Selection::over_all_planes(served, everywhere, namespace, options)?;
-        let place = self.place(options, Key::from_stored).await?;
+        let place = self.place(options, Key::from_stored, None).await?;
         let scan = Scan::of_all_planes(self.clone(), served.clone(), place.at, place.after.clone());
         let scan = scan.shown_by(everywhere);
         self.begin(scan, selection, place, options, Tokens::Keys).await
@@ -126,7 +128,13 @@ impl Registry {
         })
     }
 
-    async fn place(&self, options: &ListOptions, key: impl Fn(&str) -> Option<Key>) -> Result<Place, ApiError> {
+    async fn place(
+        &self,
+        options: &ListOptions,
+        key: impl Fn(&str) -> Option<Key>,
+        plane: Option<&Plane>,
+    ) -> Result<Place, ApiError> {
+        let since = |version| plane.map_or(Since::Here(version), |plane| plane.since(version));
         if !options.continue_token.is_empty() {
             let token = Token::decode(&options.continue_token)?;
             if !matches!(options.resource_version.as_str(), "" | "0") {
@@ -134,7 +142,12 @@ impl Registry {
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let at = u64::try_from(token.rv).ok().map(Revision);
+            let at = match u64::try_from(token.rv).ok().map(|version| since(Revision(version))) {
+                Some(Since::Here(at)) => Some(at),
+                // A page of the server that the plane came from, of a state that only that server can show.
+                Some(Since::There { .. } | Since::Unknown(_)) => return Err(expired_token(&token)),
+                None => None,
+            };
             let after = match token.place() {
                 "" => None,
                 place => Some(key(place).ok_or_else(|| invalid_start(&token.start))?),
@@ -152,11 +165,20 @@ impl Registry {
             // A page from a given version has always meant that very version.
             Match::Unset => options.limit > 0,
         };
-        if let Some(revision) = version {
-            self.check_reached(revision).await?;
-        }
+        let at = match version.map(|version| (version, since(version))) {
+            Some((_, Since::Here(at))) => {
+                self.check_reached(at).await?;
+                Some(at)
+            }
+            // Whatever is here now is newer.
+            Some(_) if !exact => None,
+            Some((version, Since::There { until, .. } | Since::Unknown(until))) => {
+                return Err(ApiError::gone(format!("too old resource version: {version} ({until})")));
+            }
+            None => None,
+        };
         Ok(Place {
-            at: version.filter(|_| exact),
+            at: at.filter(|_| exact),
             after: None,
             token: None,
         })

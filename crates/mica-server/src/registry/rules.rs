@@ -85,7 +85,7 @@ pub(super) fn check_version(step: &Step<'_>, wanted: &Value, old: &Stored) -> Re
     let served = step.served();
     let sent = object::string(wanted, &["metadata", "resourceVersion"]);
     match parse_version(sent).map_err(|error| error.for_update())? {
-        Some(revision) if revision == old.revision => Ok(()),
+        Some(revision) if old.is_version(revision) => Ok(()),
         Some(_) => Err(ApiError::conflict(&served.name, step.target().object(), MODIFIED)),
         None if served.strategy().unconditional_update() => Ok(()),
         None => {

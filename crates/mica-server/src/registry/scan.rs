@@ -277,7 +277,7 @@ impl Scan {
             }
             let stored = match &self.plane {
                 Some(plane) => plane.read(&key, &record)?.object(),
-                None => Content::read(&record)?.object(),
+                None => Content::read(&record)?.object().map(Stored::in_store_order),
             };
             if let Some(stored) = stored {
                 self.buffer.push_back((key, stored));

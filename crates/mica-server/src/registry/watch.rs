@@ -16,10 +16,10 @@ use crate::custom::Definition;
 use crate::custom::everywhere::Everywhere;
 use crate::error::ApiError;
 use crate::options::{ListOptions, parse_version};
-use crate::plane::Plane;
+use crate::plane::{Plane, Since, Versions};
 use crate::quiet::Alarm;
 use crate::scheme::Served;
-use crate::stored::{Content, Stored};
+use crate::stored::{self, Content, Stored};
 
 /// How often a quiet watch that asked for bookmarks gets one, unless the server was made with another interval.
 pub const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -84,6 +84,9 @@ pub struct WatchStart {
     deadline: Instant,
     /// Rings for the next bookmark or at the deadline; made when the watch goes live.
     alarm: Option<Alarm>,
+    /// For a version of the server that the plane came from: what of the changes that came with it is seen already, and
+    /// this store's revision that they end with.
+    came: Option<(Revision, Revision)>,
     /// The newest revision told, so that bookmarks are only sent when they say something new.
     told: Revision,
 }
@@ -117,9 +120,21 @@ impl Registry {
         let selection = selection.within(target.within.as_ref());
         let extent = selection.extent(&target.served, target.namespace.as_deref());
         let range = extent.range(target.plane.keys, &target.served);
+        let mut came = None;
         let phase = match self.first_phase(options).await? {
             Begin::State => Phase::Initial(Box::new(self.list(grant, &newest(options)).await?)),
-            Begin::After(revision) => Phase::Open(revision),
+            Begin::After(revision) => match self.since(&target.plane, revision).await? {
+                Since::Here(revision) => Phase::Open(revision),
+                Since::There { start, seen, until } => {
+                    came = Some((seen, until));
+                    Phase::Open(start)
+                }
+                Since::Unknown(until) => {
+                    return Err(ApiError::gone(format!(
+                        "too old resource version: {revision} ({until})"
+                    )));
+                }
+            },
         };
         let mut watch = self
             .start(
@@ -131,11 +146,39 @@ impl Registry {
                 options,
             )
             .await?;
+        watch.came = came;
+        self.check_current(&target.plane).await?;
         if let Some(definition) = &target.definition {
             let changes = self.definition_changes(definition).await?;
             watch.definition = Some((definition.clone(), changes));
         }
         Ok(watch)
+    }
+
+    /// Refuses a plane that changed before the watch was open: whoever ends its watches may have been here already.
+    async fn check_current(&self, plane: &Plane) -> Result<(), ApiError> {
+        if plane.is_root() || self.side.is_known(plane) {
+            return Ok(());
+        }
+        match self.store.get(&plane.state_key).await? {
+            Some(record) if record.revision == plane.state_revision => Ok(()),
+            _ => Err(ApiError::stale_plane()),
+        }
+    }
+
+    /// Where a watch from a version begins, which may be one of the server that the plane came from.
+    async fn since(&self, plane: &Plane, version: Revision) -> Result<Since, ApiError> {
+        let since = plane.since(version);
+        // Where revisions could not be kept, the old server's may lie in the future here: nothing is known of those.
+        if let (Since::Here(_), Some(arrival)) = (since, plane.arrival)
+            && arrival.versions == Versions::New
+        {
+            let newest = self.store.status().await?.revision;
+            if version > newest {
+                return Ok(Since::Unknown(newest));
+            }
+        }
+        Ok(since)
     }
 
     /// Opens a watch over every plane but root. The permit says that the asker may; `everywhere` shows custom resources.
@@ -219,6 +262,7 @@ impl Registry {
             next_bookmark: Instant::now() + self.bookmark_interval,
             deadline: Instant::now() + timeout(options),
             alarm: None,
+            came: None,
             told: Revision(0),
         };
         // A watch that follows changes is registered before the response begins, so that a client that has seen the
@@ -435,6 +479,14 @@ impl WatchStart {
             Ok(Signal::Event(event)) => self.event(event),
             // One of the planes that this watch is over is gone. Its objects went before, each with its event.
             Ok(Signal::Dropped(..)) => Ok(None),
+            // The plane is elsewhere now. Who resumes there from here has missed nothing.
+            Err(mica_store::WatchError::Ended(revision)) => {
+                self.phase = Phase::Ended;
+                Ok((self.bookmarks && revision > self.told).then_some(WatchItem::Bookmark {
+                    revision,
+                    initial_end: false,
+                }))
+            }
             // The plane is gone, the server is stopping, or this reader was too slow. In each case the stream just ends:
             // clients resume from the last version they saw and learn the rest from the answer.
             Err(_) => {
@@ -445,6 +497,12 @@ impl WatchStart {
     }
 
     fn event(&mut self, event: Arc<Event>) -> Result<Option<WatchItem>, ApiError> {
+        if let Some((seen, until)) = self.came
+            && event.revision <= until
+            && shown(&event) <= seen
+        {
+            return Ok(None);
+        }
         if let Some(encoded) = self.form.and_then(|form| event.memo(form)) {
             self.told = event.revision;
             return Ok(Some(WatchItem::Encoded(encoded)));
@@ -514,7 +572,10 @@ impl WatchStart {
             &event.key,
             before.as_ref(),
             after.as_ref(),
-            event.revision,
+            match self.plane {
+                Some(_) => shown(&event),
+                None => event.revision,
+            },
         )?
         else {
             return Ok(None);
@@ -540,7 +601,7 @@ impl WatchStart {
     fn read(&self, key: &Key, record: &mica_store::Record) -> Result<Option<Stored>, ApiError> {
         let stored = match &self.plane {
             Some(plane) => plane.read(key, record)?.object(),
-            None => Content::read(record)?.object(),
+            None => Content::read(record)?.object().map(Stored::in_store_order),
         };
         Ok(stored)
     }
@@ -559,6 +620,13 @@ impl WatchStart {
             }
         })
     }
+}
+
+/// The revision that clients of its plane see a change with: the store's, or for what came with the plane its old one.
+fn shown(event: &Event) -> Revision {
+    event
+        .current()
+        .map_or(event.revision, |record| stored::shown_revision(&record))
 }
 
 /// How a change looks through a filter: an object that starts to match is added, one that stops is deleted, with its

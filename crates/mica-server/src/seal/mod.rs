@@ -412,6 +412,10 @@ impl Store for SealedStore {
     async fn advance(&self, to: Revision) -> Result<Revision, AdvanceError> {
         self.0.store.advance(to).await
     }
+
+    fn end_watches(&self, plane: mica_api::PlaneId) {
+        self.0.store.end_watches(plane);
+    }
 }
 
 fn compared(compare: &mica_store::Compare) -> Key {

@@ -4,6 +4,7 @@ pub(crate) mod body;
 mod discover;
 mod enter;
 pub(crate) mod object;
+pub mod pass;
 pub(crate) mod resource;
 pub(crate) mod stream;
 mod warning;
@@ -78,6 +79,8 @@ pub struct Server {
     pub(crate) schemes: Arc<Schemes>,
     pub(crate) tenancy: Tenancy,
     pub(crate) checks_policies: bool,
+    /// Passes on what comes for planes that are elsewhere.
+    pub(crate) passer: pass::Passer,
 }
 
 /// A request with its body read and its asker known.
@@ -133,7 +136,8 @@ impl Service for Arc<Server> {
     /// Filling a plane takes as long as its content is large.
     fn lasting(&self, request: &Request<RequestBody>) -> Lasting {
         let path = request.uri().path();
-        let fills = (path.ends_with("/restore") || path.ends_with("/fork")) && path.contains("/planes/");
+        let long = ["/restore", "/fork", "/arrive", "/digest"];
+        let fills = long.iter().any(|end| path.ends_with(end)) && path.contains("/planes/");
         if fills || is_watch(request) {
             Lasting::LongRunning
         } else {
@@ -209,6 +213,10 @@ async fn answer(
         protocol: context.peer.protocol(),
     };
     let mut entered = server.enter(&visitor, classified).await?;
+    if let Some(plane) = server.moved(&located.address).await {
+        let passing = pass::answer(server, context, parts, incoming, &user, (&located, &plane));
+        return Ok(entered.until_made(Box::pin(passing).await?));
+    }
     let (body, stream) = if is_streamed(&path) {
         (bytes::Bytes::new(), Some(incoming))
     } else if incoming.is_end_stream() {
@@ -313,7 +321,8 @@ async fn authorize_path(call: &Call<'_>, path: &Path, inside: &str) -> Result<()
 /// Whether the body is read while it arrives: a plane's snapshot has no limit.
 fn is_streamed(path: &Result<Path, ApiError>) -> bool {
     matches!(path, Ok(Path::Resource(path))
-        if path.group == GROUP && path.resource == PLURAL && path.subresource.as_deref() == Some("restore"))
+        if path.group == GROUP && path.resource == PLURAL
+            && matches!(path.subresource.as_deref(), Some("restore" | "arrive")))
 }
 
 /// The plane that the request's host or path names. A host that a plane claims stands for the plane's root path.

@@ -25,6 +25,7 @@ mod isolation;
 mod issuers;
 mod limits;
 mod lists;
+mod moving;
 mod objects;
 mod openapi;
 mod planes;

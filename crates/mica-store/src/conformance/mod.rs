@@ -89,7 +89,8 @@ checks! {
     watch: a_watch_yields_every_change_once_and_in_order, events_carry_what_was_there_before,
         a_watch_can_start_at_every_revision, a_watch_in_the_future_is_silent_up_to_there,
         each_kind_of_watch_sees_its_keys_only, no_gap_and_no_duplicate_under_concurrent_writers,
-        a_reader_that_stops_does_not_stop_others, caught_up_moves_on_without_events_and_can_be_resumed_from;
+        a_reader_that_stops_does_not_stop_others, caught_up_moves_on_without_events_and_can_be_resumed_from,
+        watches_that_are_ended_can_be_resumed;
     plane: a_dropped_plane_is_gone_as_one_operation, a_drop_ends_inner_watches_after_their_last_event,
         a_drop_is_one_signal_to_wider_watches, the_state_before_a_drop_stays_readable,
         a_drop_and_another_write_are_one_transaction;

@@ -286,3 +286,25 @@ pub(super) async fn caught_up_moves_on_without_events_and_can_be_resumed_from(be
         assert_eq!(describe(&next(watch).await.unwrap()), format!("a=2@{next_change}"));
     }
 }
+
+pub(super) async fn watches_that_are_ended_can_be_resumed(bed: Bed) {
+    let (a, elsewhere) = (bed.key("a"), bed.new_plane());
+    let b = elsewhere.object(&bed.things, Some("ns"), "b");
+    let start = bed.revision().await;
+    let mut inner = bed.watch(bed.range(), start).await;
+    let mut wider = bed.watch(KeyRange::AllPlanes(bed.things.clone()), start).await;
+    let mut other = bed.watch(elsewhere.all(), start).await;
+    let first = bed.put(&a, "1").await;
+    assert_eq!(signals_until(&mut inner, first).await.len(), 1);
+    bed.store.end_watches(bed.plane.plane());
+    let Err(WatchError::Ended(at)) = next(&mut inner).await else {
+        panic!("a watch inside the plane ends")
+    };
+    assert!(at >= first, "{at} is before {first}");
+    let (second, last) = (bed.put(&a, "2").await, bed.put(&b, "1").await);
+    assert_eq!(signals_until(&mut wider, last).await.len(), 3);
+    assert_eq!(signals_until(&mut other, last).await.len(), 1);
+    let mut resumed = bed.watch(bed.range(), at).await;
+    let said: Vec<_> = signals_until(&mut resumed, second).await.iter().map(describe).collect();
+    assert_eq!(said, [format!("a=2@{second}")]);
+}

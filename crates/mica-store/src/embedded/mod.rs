@@ -368,6 +368,10 @@ impl Store for EmbeddedStore {
         self.inner.requests.send(job).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
+
+    fn end_watches(&self, plane: mica_api::PlaneId) {
+        self.inner.engine.hub.end_plane(plane);
+    }
 }
 
 async fn blocking<T: Send + 'static>(

@@ -230,4 +230,8 @@ impl Store for EtcdStore {
         // etcd numbers its transactions itself, one by one.
         Err(AdvanceError::Unsupported)
     }
+
+    fn end_watches(&self, plane: mica_api::PlaneId) {
+        self.shared.hub.end_plane(plane);
+    }
 }

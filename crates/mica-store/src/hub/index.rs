@@ -27,6 +27,8 @@ pub(super) enum End {
     Lagged,
     Dropped,
     Closed,
+    /// Somebody ended it, at this position.
+    Asked(Revision),
 }
 
 /// What the hub and one reader share.
@@ -243,6 +245,15 @@ impl Index {
             }
         });
         self.len -= gone;
+    }
+
+    /// Takes everyone inside a plane off the live path.
+    pub(super) fn end_plane(&mut self, plane: PlaneId, end: End) -> Vec<Arc<Watcher>> {
+        let inner = self.by_plane.remove(&plane).unwrap_or_default();
+        let watchers: Vec<_> = inner.into_values().flat_map(|bucket| bucket.0).collect();
+        watchers.iter().for_each(|watcher| watcher.end(end));
+        self.len -= watchers.len();
+        watchers
     }
 
     /// Takes everyone off the live path.

@@ -154,6 +154,18 @@ impl Hub {
         ended.iter().for_each(|watcher| watcher.wake());
     }
 
+    /// Ends the watches inside a plane that are on the live path with [`WatchError::Ended`], once each has read what is in
+    /// its buffer.
+    pub fn end_plane(&self, plane: mica_api::PlaneId) {
+        let ended = {
+            // With the ring locked, so that the position is that of what has been handed out.
+            let ring = self.shared.ring.write();
+            let position = ring.position();
+            self.shared.index.lock().end_plane(plane, index::End::Asked(position))
+        };
+        ended.iter().for_each(|watcher| watcher.wake());
+    }
+
     /// How many watches are on the live path.
     pub fn live_watchers(&self) -> usize {
         self.shared.index.lock().len()

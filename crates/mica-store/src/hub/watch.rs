@@ -179,6 +179,7 @@ impl HubWatch {
             Err(WatchError::Lagged) => self.source = Source::Ended(End::Lagged),
             Err(WatchError::Dropped) => self.source = Source::Ended(End::Dropped),
             Err(WatchError::Closed) => self.source = Source::Ended(End::Closed),
+            Err(WatchError::Ended(position)) => self.source = Source::Ended(End::Asked(position)),
         }
         Poll::Ready(())
     }
@@ -260,6 +261,7 @@ impl From<End> for WatchError {
             End::Lagged => Self::Lagged,
             End::Dropped => Self::Dropped,
             End::Closed => Self::Closed,
+            End::Asked(position) => Self::Ended(position),
         }
     }
 }

@@ -124,6 +124,10 @@ impl Store for Restarting {
         }
         advanced
     }
+
+    fn end_watches(&self, plane: mica_api::PlaneId) {
+        self.store().end_watches(plane);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

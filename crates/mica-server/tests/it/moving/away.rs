@@ -1,0 +1,186 @@
+//! The old address of a plane that has moved.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mica_server::authn::{Authenticator, FrontProxy, Headers};
+use serde_json::{Value, json};
+
+use super::super::fixture::certificate_in;
+use super::super::world::{Api, MAPS, PLANES, World, map, plane, revision_of, text};
+use super::{furnish, reached};
+
+/// An old server, and a new one that lets the old one say who asks.
+struct Away {
+    old: World,
+    new: World,
+    from: Api,
+    to: Api,
+}
+
+impl Away {
+    /// The plane is on both, and open on the new one.
+    async fn moved() -> (Self, u64) {
+        let old = World::start().await;
+        let list = |name: &str| vec![name.to_owned()];
+        let headers = Headers {
+            username: list("X-Remote-User"),
+            uid: list("X-Remote-Uid"),
+            group: list("X-Remote-Group"),
+            extra_prefixes: list("X-Remote-Extra-"),
+        };
+        let proxy = FrontProxy::new(old.authority.certificate_pem(), list("mica-pass"), headers).unwrap();
+        let new = World::proving(Authenticator {
+            front_proxy: Some(Arc::new(proxy)),
+            ..Authenticator::default()
+        })
+        .await;
+        let (from, to) = (old.root().await, new.root().await);
+        from.create_plane("p").await;
+        furnish(&from.at_plane("p")).await;
+        let mut arriving = plane("p");
+        arriving["spec"] = json!({"state": "Arriving"});
+        to.post(PLANES, &arriving).await.expect(201);
+        let this = Self { old, new, from, to };
+        this.from
+            .patch(&format!("{PLANES}/p"), &json!({"spec": {"state": "Moving"}}))
+            .await
+            .expect(200);
+        let copy = this.from.get(&format!("{PLANES}/p/snapshot?revisions=true")).await.body;
+        let arrived = this
+            .to
+            .call(http::Method::POST, &format!("{PLANES}/p/arrive"), &[], copy)
+            .await;
+        let revision = reached(&arrived.expect(200));
+        this.to
+            .post(&format!("{PLANES}/p/open"), &json!({"revision": revision.to_string()}))
+            .await
+            .expect(201);
+        (this, revision)
+    }
+
+    async fn switch(&self, requests: &str) {
+        let bundle = STANDARD.encode(self.new.authority.certificate_pem());
+        let server = self.server();
+        let to = json!({"server": server, "caBundle": bundle, "requests": requests});
+        let change = json!({"spec": {"state": "Moved", "movedTo": to}});
+        self.from.patch(&format!("{PLANES}/p"), &change).await.expect(200);
+    }
+
+    fn server(&self) -> String {
+        format!("https://{}/clusters/p/control-plane", self.new.addr)
+    }
+
+    async fn stop(self) {
+        self.old.stop().await;
+        self.new.stop().await;
+    }
+}
+
+fn grant(user: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_the_old_address_are_passed_on_as_their_users() {
+    let (away, _) = Away::moved().await;
+    let there = away.to.at_plane("p");
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    there.post(bindings, &grant("vera")).await.expect(201);
+    away.switch("Pass").await;
+    let here = away.from.at_plane("p");
+    // Writes and reads of the old address are those of the new one.
+    let made = here.post(MAPS, &map("made-through")).await.expect(201);
+    assert_eq!(there.get(&format!("{MAPS}/made-through")).await.expect(200), made);
+    let selected = here
+        .get(&format!("{MAPS}?fieldSelector=metadata.name%3Dmade-through"))
+        .await
+        .expect(200);
+    assert_eq!(selected["items"].as_array().unwrap().len(), 1);
+    assert_eq!(here.get(&format!("{MAPS}/none")).await.code(), 404);
+    here.get("/version").await.expect(200);
+    // Who asks is who asks there, whatever they claim.
+    let vera = certificate_in(&away.old.authority, "vera", None);
+    let vera = away.old.as_user(Some(&vera)).await.at_plane("p");
+    vera.get(MAPS).await.expect(200);
+    let refused = vera.post(MAPS, &map("hers")).await;
+    assert_eq!(refused.code(), 403);
+    assert!(refused.message().contains("User \"vera\""), "{}", refused.message());
+    let claims = [
+        ("x-remote-user", "admin"),
+        ("x-remote-group", "system:masters"),
+        ("content-type", "application/json"),
+    ];
+    let body = map("hers").to_string();
+    let refused = vera.call(http::Method::POST, MAPS, &claims, body).await;
+    assert_eq!(refused.code(), 403, "{}", refused.json());
+    let nobody = away.old.as_user(None).await.at_plane("p").get(MAPS).await;
+    assert_eq!(nobody.code(), 403);
+    assert!(nobody.message().contains("system:anonymous"), "{}", nobody.message());
+    away.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_watches_end_with_a_bookmark_and_go_on_at_the_new_address() {
+    let (away, revision) = Away::moved().await;
+    let here = away.from.at_plane("p");
+    let path = |revision: u64| format!("{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={revision}");
+    let mut watch = here.watch(&path(revision)).await;
+    away.switch("Pass").await;
+    let mut last = revision;
+    while let Some(event) = watch.next().await {
+        assert_eq!(text(&event, "/type"), "BOOKMARK", "{event}");
+        last = last.max(revision_of(&event["object"]));
+    }
+    assert!(last > revision, "the last thing said is how far the watch had come");
+    // Through the old address, and directly.
+    let there = away.to.at_plane("p");
+    let mut through = here.watch(&path(last)).await;
+    let mut direct = there.watch(&path(last)).await;
+    let made = there.post(MAPS, &map("made-there")).await.expect(201);
+    for watch in [&mut through, &mut direct] {
+        let event = loop {
+            let event = watch.next().await.expect("the watch goes on");
+            if text(&event, "/type") != "BOOKMARK" {
+                break event;
+            }
+        };
+        assert_eq!(text(&event, "/type"), "ADDED");
+        assert_eq!(event["object"]["metadata"]["uid"], made["metadata"]["uid"]);
+        assert_eq!(revision_of(&event["object"]), revision_of(&made));
+    }
+    drop((through, direct));
+    away.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_drain_the_old_address_says_where_the_plane_went() {
+    let (away, _) = Away::moved().await;
+    away.switch("Pass").await;
+    away.switch("Refuse").await;
+    let here = away.from.at_plane("p");
+    for answer in [here.get(MAPS).await, here.post(MAPS, &map("a")).await, here.get("/version").await] {
+        let body = answer.json();
+        assert_eq!((answer.code(), text(&body, "/reason")), (421, "PlaneMoved"), "{body}");
+        assert!(answer.message().ends_with(&away.server()), "{body}");
+        assert_eq!(text(&body, "/details/causes/0/message"), away.server());
+    }
+    // What is left of it goes at once, whatever finalizers it has: they are honoured where the plane is.
+    away.from.delete(&format!("{PLANES}/p")).await.expect(200);
+    away.from.until(&format!("{PLANES}/p"), 404).await;
+    away.to.at_plane("p").get(MAPS).await.expect(200);
+    away.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_server_that_does_not_answer_is_told_as_such() {
+    let (away, _) = Away::moved().await;
+    let gone = json!({"spec": {"state": "Moved", "movedTo": {"server": "https://127.0.0.1:1/clusters/p/control-plane"}}});
+    away.from.patch(&format!("{PLANES}/p"), &gone).await.expect(200);
+    let answer = away.from.at_plane("p").get(MAPS).await;
+    assert_eq!((answer.code(), answer.header("retry-after")), (503, "1"), "{}", answer.json());
+    away.stop().await;
+}
