@@ -162,7 +162,11 @@ async fn after_the_drain_the_old_address_says_where_the_plane_went() {
     away.switch("Pass").await;
     away.switch("Refuse").await;
     let here = away.from.at_plane("p");
-    for answer in [here.get(MAPS).await, here.post(MAPS, &map("a")).await, here.get("/version").await] {
+    for answer in [
+        here.get(MAPS).await,
+        here.post(MAPS, &map("a")).await,
+        here.get("/version").await,
+    ] {
         let body = answer.json();
         assert_eq!((answer.code(), text(&body, "/reason")), (421, "PlaneMoved"), "{body}");
         assert!(answer.message().ends_with(&away.server()), "{body}");
@@ -178,9 +182,15 @@ async fn after_the_drain_the_old_address_says_where_the_plane_went() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_server_that_does_not_answer_is_told_as_such() {
     let (away, _) = Away::moved().await;
-    let gone = json!({"spec": {"state": "Moved", "movedTo": {"server": "https://127.0.0.1:1/clusters/p/control-plane"}}});
+    let gone =
+        json!({"spec": {"state": "Moved", "movedTo": {"server": "https://127.0.0.1:1/clusters/p/control-plane"}}});
     away.from.patch(&format!("{PLANES}/p"), &gone).await.expect(200);
     let answer = away.from.at_plane("p").get(MAPS).await;
-    assert_eq!((answer.code(), answer.header("retry-after")), (503, "1"), "{}", answer.json());
+    assert_eq!(
+        (answer.code(), answer.header("retry-after")),
+        (503, "1"),
+        "{}",
+        answer.json()
+    );
     away.stop().await;
 }
