@@ -41,6 +41,9 @@ pub use webhook::{ReviewVersion, TokenWebhook};
 /// Which credential a user came with, in the extra of whoever came with a certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// Where a proxy in front says that a user is one of the plane, and nobody elsewhere: in an extra of this key.
+pub(crate) const REALM: &str = "mica.dev/realm";
+
 /// What counts as a proof beside the certificates of trusted authorities.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
@@ -87,7 +90,7 @@ impl Server {
         located: &Located,
     ) -> Result<Arc<User>, ApiError> {
         let proven = match self.authenticator.named(context, headers) {
-            Some(user) => Ok(Some(user)),
+            Some(user) => Box::pin(self.in_realm(user, &located.address)).await.map(Some),
             None => Box::pin(self.prove_certificate(context, &located.address)).await,
         };
         let user = match proven {
@@ -109,6 +112,21 @@ impl Server {
                 Ok(other)
             }
         }
+    }
+
+    /// A user whom a proxy named, as one of the plane that the request is for if that is what the proxy says.
+    async fn in_realm(&self, user: Arc<User>, address: &Address) -> Result<Arc<User>, ApiError> {
+        if !user.extra.iter().any(|(key, _)| key == REALM) {
+            return Ok(user);
+        }
+        let plane = match address {
+            Address::AllPlanes | Address::Root => return Err(ApiError::unauthorized()),
+            address => self.plane(address).await.map_err(|_| ApiError::unauthorized())?,
+        };
+        let mut user = (*user).clone();
+        user.extra.retain(|(key, _)| key != REALM);
+        user.realm = Realm::Plane(plane.id);
+        Ok(Arc::new(user))
     }
 
     /// The user that a connection proves: of the platform, or else of the plane that the request is for. One of another plane

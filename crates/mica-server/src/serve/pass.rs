@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TE, TRAILER,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
@@ -22,7 +22,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Server;
-use crate::authz::User;
+use crate::authn::REALM;
+use crate::authz::{Realm, User};
 use crate::egress::ClientConfig;
 use crate::error::ApiError;
 use crate::http::{Body, Context, RequestBody, is_websocket};
@@ -45,10 +46,11 @@ const RENEW: Duration = Duration::from_secs(12 * 3600);
 const MAX_HEAD: usize = 64 << 10;
 
 /// What is between two neighbours only, or says who asks.
-const NOT_PASSED: [HeaderName; 9] = [
+const NOT_PASSED: [HeaderName; 10] = [
     ACCEPT_ENCODING,
     AUTHORIZATION,
     CONNECTION,
+    EXPECT,
     HOST,
     TE,
     TRAILER,
@@ -186,7 +188,10 @@ fn name(user: &User, headers: &mut HeaderMap) -> Result<(), ApiError> {
     for group in &user.groups {
         headers.append("x-remote-group", value(group)?);
     }
-    for (key, values) in &user.extra {
+    // One of the plane is one of the plane there, too.
+    let realm = (REALM.to_owned(), vec!["plane".to_owned()]);
+    let realm = (user.realm != Realm::Platform).then_some(&realm);
+    for (key, values) in user.extra.iter().filter(|(key, _)| key != REALM).chain(realm) {
         let key = utf8_percent_encode(key, NON_ALPHANUMERIC).to_string();
         let header = HeaderName::from_bytes(format!("x-remote-extra-{key}").to_ascii_lowercase().as_bytes());
         let header = header.map_err(|_| unsayable())?;

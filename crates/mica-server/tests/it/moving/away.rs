@@ -78,18 +78,29 @@ impl Away {
     }
 }
 
-fn grant(user: &str) -> Value {
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+fn bound(role: &str, user: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "bound"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]})
+}
+
+/// Lets a user of the platform look into the plane.
+async fn let_in(root: &Api, user: &str) {
+    let rules = json!([{"apiGroups": ["mica.dev"], "resources": ["planes/content"], "verbs": ["view"]}]);
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "looks"}, "rules": rules});
+    root.post(ROLES, &role).await.expect(201);
+    root.post(BINDINGS, &bound("looks", user)).await.expect(201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_the_old_address_are_passed_on_as_their_users() {
     let (away, _) = Away::moved().await;
     let there = away.to.at_plane("p");
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    there.post(bindings, &grant("vera")).await.expect(201);
+    let_in(&away.to, "vera").await;
     away.switch("Pass").await;
     let here = away.from.at_plane("p");
     // Writes and reads of the old address are those of the new one.
@@ -120,6 +131,51 @@ async fn requests_to_the_old_address_are_passed_on_as_their_users() {
     let nobody = away.old.as_user(None).await.at_plane("p").get(MAPS).await;
     assert_eq!(nobody.code(), 403);
     assert!(nobody.message().contains("system:anonymous"), "{}", nobody.message());
+    away.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_the_plane_stays_one_of_the_plane_and_nobody_else() {
+    let (away, _) = Away::moved().await;
+    let there = away.to.at_plane("p");
+    let account = "system:serviceaccount:default:default";
+    there.post(BINDINGS, &bound("view", account)).await.expect(201);
+    // Writes are fenced here, and tokens are one: it is asked for before the plane moves again.
+    let path = format!("{PLANES}/p");
+    away.from
+        .patch(&path, &json!({"spec": {"state": "Active"}}))
+        .await
+        .expect(200);
+    let here = away.from.at_plane("p");
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = here
+        .post("/api/v1/namespaces/default/serviceaccounts/default/token", &asked)
+        .await
+        .expect(201);
+    away.from
+        .patch(&path, &json!({"spec": {"state": "Moving"}}))
+        .await
+        .expect(200);
+    away.switch("Pass").await;
+    let bearer = format!("Bearer {}", text(&token, "/status/token"));
+    let nobody = away.old.as_user(None).await.at_plane("p");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    nobody.call(http::Method::GET, MAPS, &headers, "").await.expect(200);
+    let refused = nobody
+        .call(http::Method::POST, MAPS, &headers, map("its").to_string())
+        .await;
+    assert_eq!(refused.code(), 403);
+    assert!(refused.message().contains(account), "{}", refused.message());
+    // The new server does not know the token, and the same name is nobody in its root.
+    let direct = away.new.as_user(None).await;
+    assert_eq!(
+        direct
+            .at_plane("p")
+            .call(http::Method::GET, MAPS, &headers, "")
+            .await
+            .code(),
+        401
+    );
     away.stop().await;
 }
 
