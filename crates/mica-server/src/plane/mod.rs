@@ -244,6 +244,8 @@ pub fn check_state(grant: &Grant) -> Result<(), ApiError> {
             "PlaneArriving",
             "arriving from another server: it opens when it is complete",
         ),
+        // Whoever comes to the old address still has to be known there.
+        State::Moved if reads && grant.is_internal() => Ok(()),
         State::Moved => Err(moved::away(plane)),
         State::ReadOnly => refuse("PlaneReadOnly", "read-only: set spec.state to Active to allow writes"),
         State::Suspended if plane.context == Context::Project => Err(ApiError::project_suspended(plane.project())),
