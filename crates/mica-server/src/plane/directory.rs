@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::birth::BirthRecord;
 use super::cache::{FOLLOW_AGAIN, Followed};
 use super::class::{self, Class};
 use super::kind::{GROUP, PLURAL, RESTORING};
@@ -23,7 +24,7 @@ use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
-use super::{Arrival, Context, MovedTo, Plane, State};
+use super::{Context, MovedTo, Plane, State};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
 use crate::base::Birth;
@@ -99,66 +100,6 @@ impl StateRecord {
             parent: Parent::of(plane),
             moved_to: MovedTo::of(plane),
         }
-    }
-}
-
-/// What a plane was born from, as stored.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct BirthRecord {
-    name: String,
-    base: String,
-    seed: String,
-    created: jiff::Timestamp,
-    /// Root has none: it has what the server was started with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    profile: Option<Profile>,
-    /// What base objects are shown with, where that is not this record's revision: they came from elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept: Option<Revision>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    arrival: Option<Arrival>,
-}
-
-impl BirthRecord {
-    /// The same birth for a copy, which is no plane that came from elsewhere.
-    #[must_use]
-    pub fn copied(self) -> Self {
-        Self {
-            kept: None,
-            arrival: None,
-            ..self
-        }
-    }
-
-    /// The same birth where base objects keep the revision that they had.
-    #[must_use]
-    pub fn keeping(self, revision: Option<Revision>) -> Self {
-        Self {
-            kept: revision,
-            ..self.copied()
-        }
-    }
-
-    pub fn arrival(&self) -> Option<Arrival> {
-        self.arrival
-    }
-
-    #[must_use]
-    pub fn arrived(self, arrival: Arrival) -> Self {
-        Self {
-            arrival: Some(arrival),
-            ..self
-        }
-    }
-
-    /// The profile that the plane was born with, if that was written down.
-    pub fn profile(&self) -> Option<Profile> {
-        self.profile
-    }
-
-    /// The id of the layer that the plane was born with.
-    pub fn base(&self) -> &str {
-        &self.base
     }
 }
 

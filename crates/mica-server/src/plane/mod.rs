@@ -1,5 +1,6 @@
 //! A control plane as requests see it: where its keys are, what it serves, whether it takes writes.
 
+pub mod birth;
 pub mod cache;
 pub mod class;
 pub mod digest;

@@ -21,7 +21,7 @@ use crate::http::Body;
 use crate::negotiate::Output;
 use crate::options::{DryRun, FieldValidation, WriteOptions};
 use crate::plane::Plane;
-use crate::plane::directory::BirthRecord;
+use crate::plane::birth::BirthRecord;
 use crate::plane::kind::RESTORING;
 use crate::plane::layer::base_layers;
 use crate::registry::owner::{index_writes, is_internal};

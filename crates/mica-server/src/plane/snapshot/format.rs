@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::ApiError;
 use crate::http::RequestBody;
-use crate::plane::directory::BirthRecord;
+use crate::plane::birth::BirthRecord;
 
 const MAGIC: &str = "plane-snapshot";
 /// Records without revisions, for copies.
