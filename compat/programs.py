@@ -78,6 +78,17 @@ def clients(title, command, places, expired):
     return claims(title, commands)
 
 
+def multicluster(count=4):
+    """multicluster-runtime's kubeconfig provider, over planes that Secrets in root name."""
+    program = go("multicluster")
+    with harness.mica("--profile", "kubernetes") as server, tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
+        for n in range(count):
+            at = server.create_plane(f"cluster-{n}")
+            os.symlink(os.path.abspath(at), os.path.join(directory, f"cluster-{n}"))
+        command = [program, "--kubeconfig", str(server.kubeconfig), "--planes", directory]
+        return claims("multicluster-runtime", {"planes": command})
+
+
 def operator(reference):
     """The operator's tests, with servers that envtest starts, and on a plane."""
     program = str(TOOLS / "bin" / "check-operator")

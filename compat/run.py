@@ -16,7 +16,7 @@ import tour
 
 PLANE = "compat"
 # Checks that are no tours, in the order in which they run.
-PROGRAMS = ["client-go", "reconnect", "python", "javascript", "operator", "shared"]
+PROGRAMS = ["client-go", "reconnect", "python", "javascript", "operator", "multicluster", "shared"]
 
 
 @contextmanager
@@ -56,6 +56,8 @@ def check(names, reference):
                     totals[name] = run(places, expired)
     if "operator" in wanted:
         totals["operator"] = programs.operator(reference)
+    if "multicluster" in wanted and not reference:
+        totals["multicluster"] = programs.multicluster()
     if "shared" in wanted and not reference:
         totals["shared"] = shared.check()
     for what, (passed, failed) in totals.items():

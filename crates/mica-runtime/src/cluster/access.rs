@@ -260,11 +260,20 @@ impl Access {
 
     /// Where it is, as a URL without a slash at its end. Services in this process have one that nobody else can use.
     pub fn url(&self) -> String {
-        let place = match &self.elsewhere {
+        self.place() + &self.path
+    }
+
+    fn place(&self) -> String {
+        match &self.elsewhere {
             Some(origin) => origin.to_string(),
             None => self.cell.0.load().way.place(),
-        };
-        place + &self.path
+        }
+    }
+
+    /// The server's host and port, as metrics name it.
+    pub(crate) fn host(&self) -> String {
+        let place = self.place();
+        place.rsplit("://").next().unwrap_or_default().to_owned()
     }
 
     /// The path of it on its server; empty for the root.

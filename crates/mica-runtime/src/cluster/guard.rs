@@ -66,12 +66,17 @@ pub(super) async fn send(
     if cluster.inner.breaker.lock().verdict() != Verdict::Closed {
         return Err(Refused::Unreachable(name.clone()).into());
     }
+    let method = request.method().clone();
     let access = cluster.inner.access.load_full();
     let answer = tokio::select! {
         biased;
         () = cluster.lifetime().cancelled() => return Err(Refused::Gone(name.clone()).into()),
         answer = access.send(request) => answer,
     };
+    if let Some(observer) = cluster.inner.observer.upgrade() {
+        let code = answer.as_ref().ok().map(Response::status);
+        observer.answered(&cluster, &method, code);
+    }
     note(&cluster, &answer);
     answer.map_err(BoxError::from)
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use http::Request;
+use http::{Method, Request, StatusCode};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -71,6 +71,8 @@ pub(crate) trait Observer: Send + Sync {
     fn health_changed(&self, cluster: &Cluster);
     /// Its requests are held now, or released: its work should be too.
     fn reach_changed(&self, cluster: &Cluster);
+    /// A request was answered with this code, or not at all.
+    fn answered(&self, cluster: &Cluster, method: &Method, code: Option<StatusCode>);
 }
 
 /// What a cluster is made of.

@@ -68,7 +68,7 @@ enum News {
 impl Feed {
     pub(super) fn engaged(&self, cluster: &Cluster) {
         self.update(cluster.name(), |pending| {
-            pending.now = Some((cluster.clone(), News::Engaged))
+            pending.now = Some((cluster.clone(), News::Engaged));
         });
     }
 

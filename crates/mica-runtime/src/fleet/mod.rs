@@ -9,8 +9,9 @@ mod sink;
 mod supervise;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::breaker;
 use crate::cluster::{Access, Cluster, Health, Observer, Parts};
+use crate::metrics::Metrics;
 use crate::ownership::{Engages, Epoch, Ownership};
 use crate::provider::{ClusterSpec, Provider};
 use crate::request::ClusterName;
@@ -56,6 +58,7 @@ struct Shared {
     stop: CancellationToken,
     tasks: TaskTracker,
     me: Weak<Shared>,
+    metrics: OnceLock<Metrics>,
 }
 
 #[derive(Default)]
@@ -123,6 +126,7 @@ impl Fleet {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             me: me.clone(),
+            metrics: OnceLock::new(),
         });
         let following = follow_ownership(Arc::downgrade(&shared), shared.ownership.changes(), shared.stop.clone());
         shared.tasks.spawn(following);
@@ -131,6 +135,11 @@ impl Fleet {
             shared,
             _end: Arc::new(end),
         }
+    }
+
+    /// Where requests are counted, from now on. Only the first counts.
+    pub fn report_to(&self, metrics: &Metrics) {
+        let _ = self.shared.metrics.set(metrics.clone());
     }
 
     /// Engages the cluster that the manager itself runs against, under [`ClusterName::local`].
@@ -442,6 +451,13 @@ impl Observer for Shared {
             .and_then(|known| known.engaged.as_ref());
         if engaged.is_some_and(|engaged| engaged.is_same(cluster)) {
             state.tell(|feed| feed.changed(cluster));
+        }
+    }
+
+    fn answered(&self, cluster: &Cluster, method: &Method, code: Option<StatusCode>) {
+        if let Some(metrics) = self.metrics.get() {
+            let code = code.as_ref().map_or("<error>", StatusCode::as_str);
+            metrics.request(method.as_str(), &cluster.access().host(), code);
         }
     }
 }

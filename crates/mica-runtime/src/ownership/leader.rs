@@ -52,6 +52,7 @@ pub(super) const HANDOVER: Duration = Duration::from_secs(10);
 
 impl Leader {
     /// By the Lease of this name, on the management cluster.
+    #[allow(clippy::new_ret_no_self, reason = "what is new is described first")]
     pub fn new(client: kube::Client, namespace: &str, name: &str) -> LeaderBuilder {
         LeaderBuilder {
             client,

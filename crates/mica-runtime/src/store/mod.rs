@@ -59,6 +59,11 @@ impl<K> Change<K> {
         }
     }
 
+    #[allow(
+        clippy::new_ret_no_self,
+        clippy::wrong_self_convention,
+        reason = "the new one, beside the old one"
+    )]
     pub fn new(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } => Some(new),
@@ -151,6 +156,7 @@ impl<K> Store<K> {
     }
 
     /// Declares an index, or replaces the one of that name. What is there already is indexed before this returns.
+    #[allow(clippy::type_complexity, reason = "it is what an index is")]
     pub(crate) fn add_index(&self, name: &str, values: Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>) {
         for shard in &self.shards {
             shard.write().add_index(Index::new(name, values.clone()));

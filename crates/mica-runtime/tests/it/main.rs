@@ -4,7 +4,11 @@
 
 mod clusters;
 mod controllers;
+mod convention;
+mod examples;
+mod faults;
 mod helpers;
+mod manager;
 mod ownership;
 mod providers;
 mod support;

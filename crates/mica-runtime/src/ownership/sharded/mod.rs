@@ -75,6 +75,7 @@ enum Stage {
 
 impl Sharded {
     /// Shares with all replicas that name the same group in the same namespace of the management cluster.
+    #[allow(clippy::new_ret_no_self, reason = "what is new is described first")]
     pub fn new(client: kube::Client, namespace: &str, group: &str) -> ShardedBuilder {
         ShardedBuilder {
             client,
