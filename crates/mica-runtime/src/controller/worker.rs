@@ -52,22 +52,20 @@ impl<R: Reconciler> Workshop<R> {
                 work = self.core.queue.take() => work,
             };
             let request = work.request.clone();
-            if let Some(outcome) = self.attempt(work).await {
-                self.core.queue.done(&request, outcome);
-            }
+            let outcome = self.attempt(work).await;
+            self.core.queue.done(&request, outcome);
             // A reconcile that never waited has kept others from this thread, and there may be thousands like it.
             tokio::task::yield_now().await;
         }
     }
 
-    /// `None` if the cluster went meanwhile: then the queue has forgotten the request, and must not be told of it.
-    async fn attempt(&self, work: Work) -> Option<Outcome> {
+    async fn attempt(&self, work: Work) -> Outcome {
         // A cluster that went, or is not wanted any more, leaves nothing to do.
         let Some(cluster) = self.core.admits(&work.request) else {
-            return Some(Outcome::Done);
+            return Outcome::Done;
         };
         let Some(tenure) = self.fleet.ownership().begin(cluster.name()) else {
-            return Some(Outcome::Again(NOT_OURS));
+            return Outcome::Again(NOT_OURS);
         };
         let running = self.core.metrics.begin(work.waited);
         let request = work.request.clone();
@@ -81,8 +79,8 @@ impl<R: Reconciler> Workshop<R> {
         );
         let end = tokio::select! {
             biased;
-            () = cluster.lifetime().cancelled() => return None,
-            () = tenure.lost() => return Some(Outcome::Again(NOT_OURS)),
+            () = cluster.lifetime().cancelled() => return Outcome::Done,
+            () = tenure.lost() => return Outcome::Again(NOT_OURS),
             end = self.look_and_run(work, &cluster, &tenure).instrument(span.clone()) => end,
         };
         let (result, outcome) = span.in_scope(|| self.judge(&end, &request, &cluster));
@@ -90,7 +88,7 @@ impl<R: Reconciler> Workshop<R> {
         if outcome == Outcome::Failed {
             self.core.metrics.retried();
         }
-        Some(outcome)
+        outcome
     }
 
     async fn look_and_run(&self, work: Work, cluster: &Cluster, tenure: &Tenure) -> End {

@@ -107,10 +107,18 @@ enum Stage {
     Delayed {
         due: Instant,
     },
-    /// With a worker; and what is to follow.
+    /// With a worker; and what is to follow. What the worker says counts only in its time.
     Running {
         again: Option<Then>,
+        time: Time,
     },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Time {
+    Now,
+    /// The cluster was purged since it was taken.
+    Over,
 }
 
 #[derive(Clone, Copy)]
@@ -155,7 +163,7 @@ impl Lanes {
     /// An item is to be done as soon as it is its turn. Of several priorities the highest counts.
     pub fn add(&mut self, request: Request, priority: Priority, now: Instant) {
         match self.items.get_mut(&request).map(|item| &mut item.stage) {
-            Some(Stage::Running { again }) => {
+            Some(Stage::Running { again, .. }) => {
                 let before = match again {
                     Some(Then::Now(before)) => *before,
                     _ => Priority::Low,
@@ -184,7 +192,7 @@ impl Lanes {
         let at = now + delay;
         match self.items.get_mut(&request).map(|item| &mut item.stage) {
             Some(Stage::Ready { .. }) => {}
-            Some(Stage::Running { again }) => {
+            Some(Stage::Running { again, .. }) => {
                 *again = Some(match again {
                     Some(Then::Now(priority)) => Then::Now(*priority),
                     Some(Then::At(before)) => Then::At(at.min(*before)),
@@ -227,8 +235,12 @@ impl Lanes {
         let Some(item) = self.items.get_mut(request) else {
             return;
         };
-        let Stage::Running { again } = item.stage else {
+        let Stage::Running { again, time } = item.stage else {
             return;
+        };
+        let outcome = match time {
+            Time::Now => outcome,
+            Time::Over => Outcome::Done,
         };
         item.failures = match outcome {
             Outcome::Failed => item.failures.saturating_add(1),
@@ -258,7 +270,8 @@ impl Lanes {
         self.tidy(&request.cluster);
     }
 
-    /// Forgets everything of a cluster. What workers have is given back in vain.
+    /// Forgets everything of a cluster. What workers have they give back as always, and it is not done again for what they
+    /// say.
     pub fn purge(&mut self, cluster: &ClusterName) {
         let first = Request {
             cluster: cluster.clone(),
@@ -271,10 +284,16 @@ impl Lanes {
             .take_while(|(request, _)| request.cluster == *cluster);
         let gone: Vec<_> = of_it.map(|(request, _)| request.clone()).collect();
         for request in gone {
-            if let Some(item) = self.items.remove(&request)
-                && matches!(item.stage, Stage::Ready { .. })
-            {
-                self.ready -= 1;
+            match self.items.get_mut(&request).map(|item| &mut item.stage) {
+                // It stays until it is given back: if the cluster comes again, nobody else may have it before.
+                Some(Stage::Running { again, time }) => (*again, *time) = (None, Time::Over),
+                Some(stage) => {
+                    if matches!(stage, Stage::Ready { .. }) {
+                        self.ready -= 1;
+                    }
+                    self.items.remove(&request);
+                }
+                None => {}
             }
         }
         let lane = self.lanes.remove(cluster).unwrap_or_default();
@@ -282,6 +301,13 @@ impl Lanes {
             if in_turn {
                 turns.retain(|other| other != cluster);
             }
+        }
+        if lane.running > 0 {
+            let rest = Lane {
+                running: lane.running,
+                ..Lane::default()
+            };
+            self.lanes.insert(cluster.clone(), rest);
         }
         self.drop_void();
     }
@@ -345,7 +371,10 @@ impl Lanes {
             if priority as usize != level {
                 continue;
             }
-            item.stage = Stage::Running { again: None };
+            item.stage = Stage::Running {
+                again: None,
+                time: Time::Now,
+            };
             lane.running += 1;
             self.ready -= 1;
             let failures = item.failures;

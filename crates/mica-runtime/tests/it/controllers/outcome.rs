@@ -146,3 +146,58 @@ async fn what_is_under_way_at_the_end_is_finished_or_dropped_in_time() {
         stage.stop().await;
     }
 }
+
+/// Never ends by itself, and says when it is dropped.
+struct Endless {
+    begun: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+struct EndlessOne(Arc<Endless>);
+
+#[async_trait]
+impl Reconciler for EndlessOne {
+    type Kind = ConfigMap;
+    type Error = std::convert::Infallible;
+
+    async fn reconcile(&self, cx: Cx<ConfigMap>) -> Result<Action, Self::Error> {
+        struct Dropped(Arc<Endless>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.dropped.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        if cx.request().name != "endless" {
+            return Ok(Action::await_change());
+        }
+        let _dropped = Dropped(self.0.clone());
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_goes_ends_its_reconciles_and_begins_anew_when_it_comes_again() {
+    let stage = Stage::new().await;
+    let plane = stage.plane("p").await;
+    plane.create("endless", "1").await;
+    let endless = Arc::new(Endless {
+        begun: AtomicUsize::new(0),
+        dropped: AtomicUsize::new(0),
+    });
+    let controller = stage
+        .controllers
+        .controller("endless")
+        .for_::<ConfigMap>()
+        .per_cluster(1)
+        .reconcile(EndlessOne(endless.clone()))
+        .unwrap();
+    for round in 1..4 {
+        stage.sink.upsert(stage.spec("p", &plane, Read::Together));
+        eventually("it has begun", || endless.begun.load(Ordering::SeqCst) == round).await;
+        stage.sink.remove(&mica_runtime::ClusterName::new("p"));
+        eventually("it is dropped", || endless.dropped.load(Ordering::SeqCst) == round).await;
+    }
+    controller.stop(DEADLINE).await;
+    stage.stop().await;
+}
