@@ -3,6 +3,7 @@
 pub mod custom;
 pub mod definition;
 pub mod memory;
+pub mod namespaces;
 pub mod neighbour;
 pub mod planes;
 pub mod requests;
@@ -105,6 +106,11 @@ pub const SCENARIOS: &[(&str, &str)] = &[
     ("first-request", "first request to a plane that nobody has used"),
     ("restart", "from start to ready with all those planes stored"),
     ("delete-planes", "10,000 planes from the first DELETE to the last 404"),
+    ("namespace", "a namespace of 1,000 objects from its DELETE to its 404"),
+    (
+        "namespaces",
+        "10,000 namespaces of 1,000 planes from the first DELETE to the end of the last",
+    ),
     (
         "loaded-planes",
         "resident memory per plane with 30 CRDs and 200 objects",
@@ -192,6 +198,9 @@ impl Bench {
         if matches!(subject, Subject::Mica { .. }) {
             if self.wants_any(&["planes", "first-request", "restart", "delete-planes"]) {
                 planes::run(self, subject, report).await?;
+            }
+            if self.wants_any(&["namespace", "namespaces"]) {
+                namespaces::run(self, subject, report).await?;
             }
             if self.wants("loaded-planes") {
                 planes::loaded(self, subject, report).await?;

@@ -12,6 +12,11 @@ use mica_server::pki::{ADMIN_GROUP, Authority, Identity, Issued, Kubeconfig, ser
 use mica_server::serve::Server;
 use mica_server::start::{ServerOptions, Tenancy};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
+#[cfg(feature = "kube")]
+use mica_server::{
+    authz::User,
+    http::{InProcess, Peer},
+};
 use mica_store::{MemStore, Store};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +29,11 @@ use crate::plane::TestPlane;
 pub struct TestServer {
     store: Arc<dyn Store>,
     server: Arc<Server>,
+    #[cfg_attr(
+        not(feature = "kube"),
+        expect(dead_code, reason = "only clients in this process use it")
+    )]
+    envelope: Arc<Envelope<Arc<Server>>>,
     address: SocketAddr,
     authority: Arc<Authority>,
     admin: Issued,
@@ -147,10 +157,12 @@ impl Builder {
             .expect("a free port");
         let address = listener.local_addr().expect("an address");
         let envelope = Envelope::new(server.clone(), EnvelopeOptions::default(), HttpMetrics::new(&metrics));
-        let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));
+        let envelope = Arc::new(envelope);
+        let serving = tokio::spawn(listener.serve(envelope.clone(), drain.clone()));
         TestServer {
             store: self.store,
             server,
+            envelope,
             address,
             admin: issue(&authority, "admin", Some(ADMIN_GROUP)),
             authority,
@@ -242,6 +254,17 @@ impl TestServer {
     #[cfg(feature = "kube")]
     pub async fn client_for(&self, url: &str, user: &Issued) -> kube::Client {
         client(&self.kubeconfig_for(url, user)).await
+    }
+
+    /// A client of root without a connection, as anybody: what it may do is decided as for others.
+    #[cfg(feature = "kube")]
+    pub fn client_inside(&self, user: User) -> kube::Client {
+        let inside = InProcess::new(self.envelope.clone(), Peer::in_process_as(user, self.drain.clone()));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let inside = inside.clone();
+            async move { Box::pin(inside.call(request)).await }
+        });
+        kube::Client::new(service, "default")
     }
 
     /// `kubectl` for root, as the administrator.

@@ -39,6 +39,8 @@ fn without_empty(command: clap::Command) -> clap::Command {
 pub enum Command {
     /// Start a server
     Up(Box<UpArgs>),
+    /// Run one part of the platform by itself, against servers elsewhere
+    Run(RunArgs),
     /// List, create, delete, copy and enter control planes
     Plane(PlaneArgs),
     /// List, create, describe, delete and enter organizations
@@ -145,6 +147,15 @@ pub struct UpArgs {
     /// A kubeconfig of who is sent audit events
     #[arg(long, value_name = "FILE", env = "MICA_AUDIT_WEBHOOK_CONFIG_FILE")]
     pub audit_webhook_config_file: Option<PathBuf>,
+    /// Which controllers run: * for all, foo for the one of that name, -foo for all but that one, -* for none [default: *]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MICA_CONTROLLERS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    pub controllers: Vec<String>,
     #[command(flatten)]
     pub authorization: AuthorizationArgs,
 }
@@ -251,6 +262,55 @@ pub struct ServerArgs {
     /// The context in it [default: its current one]
     #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    #[command(subcommand)]
+    pub role: Role,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Role {
+    /// The controllers of a Kubernetes API: namespaces, garbage collection, quotas, service accounts
+    #[command(
+        after_help = "Examples:\n  mica run controllers --kubeconfig ./.mica/admin.kubeconfig\n  mica run controllers --kubeconfig east.kubeconfig --kubeconfig west.kubeconfig --controllers=*,-resourcequota"
+    )]
+    Controllers(ControllersArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ControllersArgs {
+    /// The kubeconfig of a server, by its current context; may be repeated
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MICA_KUBECONFIG",
+        required = true,
+        value_delimiter = ','
+    )]
+    pub kubeconfig: Vec<PathBuf>,
+    /// Which controllers run: * for all, foo for the one of that name, -foo for all but that one [default: *]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MICA_CONTROLLERS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    pub controllers: Vec<String>,
+    /// Also for dedicated control planes: those that ControlPlaneRegistrations of these servers name for service Controllers
+    #[arg(long)]
+    pub registrations: bool,
+    /// What namespaces are told of who signs the server's certificate, in PEM [default: what its kubeconfig trusts]
+    #[arg(long, value_name = "FILE")]
+    pub root_ca_file: Option<PathBuf>,
+    /// error, warn, info, debug, trace, or a filter [default: info]
+    #[arg(long, value_name = "LEVEL", env = "MICA_LOG")]
+    pub log: Option<String>,
+    /// The form of log lines [default: text]
+    #[arg(long, value_enum, env = "MICA_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
 }
 
 #[derive(Args, Debug)]

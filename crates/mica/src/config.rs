@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mica_controllers::Selection;
 use mica_server::admission::{Plugins, PodAccounts};
 use mica_server::audit::AuditOptions;
 use mica_server::authn::reload::Reload;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub plugins: Plugins,
     /// Who decides what is allowed.
     pub authorization: Source,
+    /// Which controllers run in this process.
+    pub controllers: Selection,
 }
 
 /// Where traces go.
@@ -106,6 +109,7 @@ struct File {
     otlp_endpoint: Option<String>,
     otlp_sampling: Option<f64>,
     drain_timeout: Option<String>,
+    controllers: Vec<String>,
     authorization_config: Option<PathBuf>,
     authorization_mode: Vec<String>,
     authorization_webhook_config_file: Option<PathBuf>,
@@ -272,8 +276,20 @@ impl Settings {
             },
             plugins: file.admission.plugins()?,
             authorization,
+            controllers: match arguments.controllers.is_empty() {
+                true => controllers(&file.controllers)?,
+                false => controllers(&arguments.controllers)?,
+            },
         })
     }
+}
+
+/// The controllers of a list; all of them if it is empty.
+pub fn controllers(words: &[String]) -> Result<Selection, Usage> {
+    if words.is_empty() {
+        return Ok(Selection::default());
+    }
+    Selection::parse(words).map_err(|unknown| Usage(format!("controllers: {unknown}")))
 }
 
 impl AuthenticationFile {

@@ -10,6 +10,7 @@ mod exit;
 mod limits;
 mod output;
 mod plane;
+mod role;
 mod store;
 mod tenant;
 mod trace;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             EnvtestCommand::Install { directory, kubectl } => dropin::install(&directory, kubectl),
         },
         Command::Up(arguments) => up::run(arguments),
+        Command::Run(arguments) => role::run(arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
         Command::Org(arguments) => client::block_on(tenant::organizations(arguments)),
         Command::Project(arguments) => client::block_on(tenant::projects(arguments)),

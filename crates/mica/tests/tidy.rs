@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mica-server", &["mica-api", "mica-machinery", "mica-store"]),
     ("mica-services", &["mica-api", "mica-machinery", "mica-server"]),
     ("mica-runtime", &[]),
-    ("mica-controllers", &["mica-api", "mica-runtime"]),
+    ("mica-controllers", &["mica-api", "mica-machinery", "mica-runtime"]),
     ("mica-federation", &["mica-api", "mica-machinery", "mica-runtime"]),
     ("mica", EVERYTHING),
     (

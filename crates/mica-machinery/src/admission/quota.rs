@@ -70,6 +70,21 @@ const CLAIM_RESOURCES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"
 const CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 const ALIASED: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
+impl<'a> Charged<'a> {
+    /// An object as if it were new.
+    fn create(group: &'a str, resource: &'a str, object: &'a Value, now: Timestamp) -> Self {
+        Self {
+            group,
+            resource,
+            subresource: "",
+            operation: Operation::Create,
+            object,
+            old: None,
+            now,
+        }
+    }
+}
+
 impl Charged<'_> {
     /// Whether the write can count at all.
     pub fn counts(&self) -> bool {
@@ -312,6 +327,62 @@ impl Charged<'_> {
             .collect();
         (!parts.is_empty()).then(|| format!("must specify {}", parts.join("; ")))
     }
+}
+
+/// The group and resource whose objects count for a name that a quota limits; `None` for names that nothing counts for.
+pub fn counted_by(name: &str) -> Option<(&str, &str)> {
+    if let Some(counted) = name.strip_prefix("count/") {
+        return Some(match counted.split_once('.') {
+            None => ("", counted),
+            Some((resource, group)) => (group, resource),
+        });
+    }
+    let object = Value::Null;
+    let of = |(group, resource)| {
+        let charged = Charged::create(group, resource, &object, Timestamp::UNIX_EPOCH);
+        charged.concerns(name).then_some((group, resource))
+    };
+    let special = [
+        ("", "pods"),
+        ("", "services"),
+        ("", "persistentvolumeclaims"),
+        ("resource.k8s.io", "resourceclaims"),
+    ];
+    let aliased = ALIASED.map(|resource| ("", resource));
+    special.into_iter().chain(aliased).find_map(of)
+}
+
+/// Whether every object of a resource counts for one and nothing else, so that counting them is enough.
+pub fn is_plain(group: &str, resource: &str) -> bool {
+    let object = Value::Null;
+    Charged::create(group, resource, &object, Timestamp::UNIX_EPOCH).counted() == Counted::Object
+}
+
+/// Whether a quota is about some objects only.
+pub fn is_scoped(quota: &Value) -> bool {
+    !scopes(quota).is_empty()
+}
+
+/// What objects of a resource use of what a quota's spec limits.
+pub fn used_by(quota: &Value, group: &str, resource: &str, objects: &[Value], now: Timestamp) -> Amounts {
+    let nothing = Value::Null;
+    let charged = |object| Charged::create(group, resource, object, now);
+    let scopes = scopes(quota);
+    let mut sum = Amounts::new();
+    for object in objects {
+        let charged = charged(object);
+        if scopes.iter().all(|scope| charged.in_scope(scope, object)) {
+            add(&mut sum, &charged.usage(object));
+        }
+    }
+    let limited = amounts(quota, &["spec", "hard"]).into_keys();
+    let concerned = limited.filter(|name| charged(&nothing).concerns(name));
+    concerned
+        .map(|name| {
+            let used = sum.remove(&name).unwrap_or_else(|| count(0));
+            (name, used)
+        })
+        .collect()
 }
 
 pub(super) fn count(number: i64) -> Quantity {

@@ -205,7 +205,7 @@ impl Authenticator {
     /// The user that a connection proves.
     fn prove(&self, context: &Context) -> Result<Option<Arc<User>>, ApiError> {
         if context.peer.protocol() == Protocol::InProcess {
-            return Ok(Some(Arc::new(User::system())));
+            return Ok(context.peer.user(|| Some(User::system())).cloned());
         }
         let chain = context
             .peer

@@ -5,6 +5,7 @@
 
 mod beside;
 mod chain;
+mod controllers;
 mod decision;
 pub mod escalation;
 mod metric;
@@ -79,6 +80,8 @@ pub struct User {
     pub trust: Trust,
 }
 
+/// The name of controllers that run beside the server.
+pub const CONTROLLERS: &str = "system:mica-controllers";
 pub const ANONYMOUS: &str = "system:anonymous";
 const MASTERS: &str = "system:masters";
 
@@ -96,6 +99,15 @@ impl User {
         Self {
             name: "system:apiserver".to_owned(),
             groups: vec![MASTERS.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// The controllers that run in this process. What they may do is what root's roles say of this name.
+    pub fn controllers() -> Self {
+        Self {
+            name: CONTROLLERS.to_owned(),
+            groups: vec!["system:authenticated".to_owned()],
             ..Self::default()
         }
     }

@@ -77,6 +77,14 @@ impl Peer {
         }
     }
 
+    /// The peer of calls from inside this process by somebody in particular, who may do what authorization says.
+    pub fn in_process_as(user: User, drain: CancellationToken) -> Self {
+        Self {
+            user: OnceLock::from(Some(Arc::new(user))),
+            ..Self::in_process(drain)
+        }
+    }
+
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }

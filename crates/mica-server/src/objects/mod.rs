@@ -18,7 +18,7 @@ use http::Response;
 use http::header::ACCEPT;
 use mica_api::PlaneId;
 use mica_machinery::kind::{Column, NameUse, Profile, Resource, Scope as KindScope, Strategy};
-use mica_store::{Key, KeyRange};
+use mica_store::{Key, KeyRange, Record};
 
 use crate::error::ApiError;
 use crate::http::Body;
@@ -233,6 +233,19 @@ impl Describer {
                 self.last.clone()
             }
             None => What::custom(key, stored),
+        }
+    }
+
+    /// What a plane had of its base layer at a key, before it hid that.
+    async fn of_base(&self, key: &Key, previous: Option<&Record>) -> Result<Option<Stored>, ApiError> {
+        let plane = match key.plane() {
+            PlaneId::ROOT => Some(self.directory.root()),
+            id => self.directory.by_id(id).await?,
+        };
+        let Some(plane) = plane else { return Ok(None) };
+        match previous {
+            None => Ok(plane.base.get(&key.group_resource(), key.rest(), &plane.birth)),
+            Some(record) => Ok(plane.read(key, record)?.object()),
         }
     }
 

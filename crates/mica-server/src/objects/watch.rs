@@ -233,19 +233,26 @@ impl Watching {
         if self.asked.scope == Scope::AllPlanes && event.key.plane() == PlaneId::ROOT {
             return self.root_event(event);
         }
-        let before = event
+        let mut before = event
             .previous
             .as_ref()
             .map(Content::read)
             .transpose()?
             .and_then(Content::object);
         let after = match &event.change {
-            Change::Put(value) => Content::read(&Record {
+            Change::Put(value) => match Content::read(&Record {
                 value: value.clone(),
                 revision: event.revision,
-            })?
-            .object()
-            .map(Stored::in_store_order),
+            })? {
+                Content::Hidden => {
+                    // What the plane was born with goes without ever having been its own.
+                    if before.is_none() {
+                        before = self.describer.of_base(&event.key, event.previous.as_ref()).await?;
+                    }
+                    None
+                }
+                content => content.object().map(Stored::in_store_order),
+            },
             Change::Delete => None,
         };
         let Some(kind) = after

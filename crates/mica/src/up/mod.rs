@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod backend;
+mod controllers;
 mod hold;
 pub mod port;
 pub mod running;
@@ -71,6 +72,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let certificates = Arc::new(pki.certificates(&server)?);
     let roots = Arc::new(ClientRoots::new(&[pki.authority.certificate().clone()])?);
     let kubeconfig = home.path().join(KUBECONFIG);
+    let authority = pki.authority.clone();
     let running = Running::begin(Parts {
         home: Some(home),
         tcp,
@@ -91,6 +93,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     running
         .tasks
         .spawn(pki.renewal(certificates).run(running.drain.clone()));
+    controllers::start(settings, &running, &authority).await?;
     announce(&running, &url, &kubeconfig).await?;
     Ok(running)
 }

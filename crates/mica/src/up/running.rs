@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use http::HeaderValue;
+use mica_server::authz::User;
 use mica_server::health::{Asks, Endpoint};
-use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
+use mica_server::http::{Drain, Envelope, EnvelopeOptions, InProcess, ListenOptions, Listener, Peer};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::serve::Server;
 use mica_server::tls::{ClientRoots, ServingCertificates, TlsOptions};
@@ -54,6 +55,8 @@ pub struct Running {
     pub drain: CancellationToken,
     /// Loops that run beside requests.
     pub tasks: TaskTracker,
+    /// The server as controllers in this process reach it.
+    pub inside: InProcess<WithStore>,
     serving: JoinHandle<Drain>,
 }
 
@@ -82,15 +85,23 @@ impl Running {
         let envelope = Envelope::new(service, enveloping, HttpMetrics::new(&parts.metrics));
         let tasks = TaskTracker::new();
         parts.server.start_loops(&tasks, &drain);
-        let serving = tokio::spawn(listener.serve(Arc::new(envelope), drain.clone()));
+        let envelope = Arc::new(envelope);
+        let controllers = Peer::in_process_as(User::controllers(), drain.clone());
+        let inside = InProcess::new(envelope.clone(), controllers);
+        let serving = tokio::spawn(listener.serve(envelope, drain.clone()));
         Self {
             _home: parts.home,
             server: parts.server,
             store: parts.store,
             drain,
             tasks,
+            inside,
             serving,
         }
+    }
+
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
     }
 
     /// Makes sure that requests succeed.

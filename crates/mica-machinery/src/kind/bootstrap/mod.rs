@@ -75,20 +75,23 @@ pub fn service_accounts() -> Vec<Value> {
 
 /// The configmap of each namespace that holds the plane's CA.
 pub fn root_ca(certificates: &str) -> Vec<Value> {
-    let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
-    let configmap = |namespace| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": "kube-root-ca.crt",
-                "namespace": namespace,
-                "annotations": {"kubernetes.io/description": description},
-            },
-            "data": {"ca.crt": certificates},
-        })
-    };
+    let configmap = |namespace| root_ca_of(namespace, certificates);
     NAMESPACES.into_iter().map(configmap).collect()
+}
+
+/// That of one namespace.
+pub fn root_ca_of(namespace: &str, certificates: &str) -> Value {
+    let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "kube-root-ca.crt",
+            "namespace": namespace,
+            "annotations": {"kubernetes.io/description": description},
+        },
+        "data": {"ca.crt": certificates},
+    })
 }
 
 /// An APIService for each group and version that the server answers for itself.

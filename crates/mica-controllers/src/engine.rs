@@ -1,0 +1,141 @@
+//! Runs controllers on one server: what is seen goes to all of them, and each has workers on a queue of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use mica_runtime::Request;
+use mica_runtime::queue::{Backoff, Limits, Outcome, Queue};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::api::Refusal;
+use crate::follow::Listener;
+use crate::kinds::Catalog;
+use crate::meta::{Notice, Seen};
+use crate::select::Name;
+
+/// Items that wait in a queue before nothing more is read from the server: its watch goes on where it was.
+const FULL: usize = 50_000;
+/// How often a full queue is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The most time for one item. A namespace with very many objects takes the longest.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Items of one plane with workers at once, so that a busy plane leaves some to the others.
+const PER_PLANE: usize = 8;
+/// The longest pause between tries of what fails.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+/// Failures in a row that are nobody's concern: races with others, and servers that start.
+const QUIET_FAILURES: u32 = 4;
+
+/// A controller: hears what happens, and does what waits in its queue.
+#[async_trait]
+pub trait Controller: Send + Sync + 'static {
+    fn name(&self) -> Name;
+    fn queue(&self) -> &Queue;
+    /// How many items are done at once.
+    fn workers(&self) -> usize;
+    /// Puts what is to be done about it into the queue. Must not wait.
+    fn hear(&self, notice: &Notice);
+    async fn work(&self, request: &Request) -> Result<Outcome, Refusal>;
+}
+
+/// A queue for a controller.
+pub fn queue() -> Queue {
+    let backoff = Backoff {
+        most: LONGEST_BACKOFF,
+        ..Backoff::default()
+    };
+    Queue::new(Limits {
+        per_cluster: PER_PLANE,
+        backoff,
+    })
+}
+
+pub struct Engine {
+    pub controllers: Vec<Arc<dyn Controller>>,
+    pub catalog: Arc<Catalog>,
+}
+
+impl Engine {
+    /// Starts the workers of every controller.
+    pub fn start(&self, tasks: &TaskTracker, stop: &CancellationToken) {
+        for controller in &self.controllers {
+            for _ in 0..controller.workers() {
+                let (controller, stop) = (controller.clone(), stop.clone());
+                tasks.spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = work(&*controller) => {}
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Listener for Engine {
+    fn hear(&self, notice: &Notice) {
+        match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object)
+                if object.is("apiextensions.k8s.io", "customresourcedefinitions")
+                    || object.is("apiregistration.k8s.io", "apiservices") =>
+            {
+                self.catalog.forget(&object.place);
+            }
+            Seen::PlaneGone(place) => {
+                self.catalog.forget(place);
+                for controller in &self.controllers {
+                    controller.queue().purge(place.cluster());
+                }
+            }
+            _ => {}
+        }
+        for controller in &self.controllers {
+            controller.hear(notice);
+        }
+    }
+
+    async fn room(&self) {
+        while self.controllers.iter().any(|one| one.queue().depth() > FULL) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Does one item after the other.
+async fn work(controller: &dyn Controller) {
+    loop {
+        let work = controller.queue().take().await;
+        let doing = AssertUnwindSafe(controller.work(&work.request)).catch_unwind();
+        let outcome = match tokio::time::timeout(PATIENCE, doing).await {
+            Ok(Ok(Ok(outcome))) => outcome,
+            Ok(Ok(Err(refusal))) => {
+                tell(controller.name(), &work.request, work.failures, &refusal);
+                Outcome::Failed
+            }
+            Ok(Err(_panic)) => {
+                tracing::error!(controller = %controller.name(), item = %work.request, "a controller panicked");
+                Outcome::Failed
+            }
+            Err(_elapsed) => {
+                tell(controller.name(), &work.request, work.failures, &Refusal::Late);
+                Outcome::Failed
+            }
+        };
+        controller.queue().done(&work.request, outcome);
+    }
+}
+
+fn tell(controller: Name, item: &Request, failures: u32, refusal: &Refusal) {
+    let cause = std::error::Error::source(refusal)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    if failures >= QUIET_FAILURES {
+        tracing::warn!(%controller, %item, failures, %refusal, cause, "a controller fails; it tries again");
+    } else {
+        tracing::debug!(%controller, %item, failures, %refusal, cause, "a controller failed; it tries again");
+    }
+}

@@ -1,0 +1,129 @@
+//! The controllers that a Kubernetes API needs beside its server: one set for all planes of a server.
+//!
+//! They meet the server over its API alone, in the same process or elsewhere ([`run`] takes a client), and follow it by one
+//! watch of root and one of all planes. There is no task, watch or cache for a plane: work is proportional to what changes.
+//!
+//! Each controller is a folder of one shape: `mod.rs` (what it watches), `observe` (reads), `plan` (decides, without I/O) and
+//! `apply` (writes).
+
+mod aggregation;
+mod api;
+mod companion;
+mod dependent;
+mod engine;
+mod event;
+mod fleet;
+mod follow;
+mod garbage;
+mod kinds;
+mod meta;
+mod namespace;
+mod place;
+mod quota;
+mod select;
+mod token;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use aggregation::Aggregation;
+use api::Api;
+use companion::{Companion, Companions};
+use dependent::{Dependents, ServerIndex};
+use engine::{Controller, Engine};
+pub use fleet::run_fleet;
+use follow::Server;
+use follow::graph::{Graph, GraphIndex};
+use garbage::Garbage;
+use kinds::Catalog;
+use namespace::Namespaces;
+use quota::Quotas;
+pub use select::{Name, Selection, Unknown};
+use token::Tokens;
+
+/// Between tries to reach a server that does not answer yet.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How controllers are to run.
+#[derive(Clone, Default)]
+pub struct Options {
+    pub controllers: Selection,
+    /// Who signs the server's certificate, in PEM, as every namespace is told. Without it none is.
+    pub root_ca: Option<String>,
+}
+
+/// Runs controllers against a server and all its planes until told to stop. What they are about when that happens is given
+/// up: everything they do can be done again.
+pub async fn run(client: kube::Client, options: Options, stop: CancellationToken) {
+    if options.controllers.is_empty() {
+        return;
+    }
+    let api = Api::new(client);
+    let server = tokio::select! {
+        () = stop.cancelled() => return,
+        server = reach(&api) => server,
+    };
+    let catalog = Arc::new(Catalog::new(api.clone()));
+    let graph = Arc::new(Graph::default());
+    let dependents: Arc<dyn Dependents> = match server {
+        Server::Planes | Server::Plane => Arc::new(ServerIndex { api: api.clone() }),
+        Server::Foreign => Arc::new(GraphIndex {
+            graph: graph.clone(),
+            api: api.clone(),
+            catalog: catalog.clone(),
+        }),
+    };
+    let engine = Arc::new(Engine {
+        controllers: controllers(server, &api, &catalog, &dependents, &options),
+        catalog: catalog.clone(),
+    });
+    let tasks = TaskTracker::new();
+    engine.start(&tasks, &stop);
+    follow::follow(server, &api, &catalog, &graph, &engine, &stop).await;
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// What the server is, as soon as it answers.
+async fn reach(api: &Api) -> Server {
+    loop {
+        match Server::detect(api).await {
+            Ok(server) => return server,
+            Err(refusal) => {
+                tracing::warn!(%refusal, "controllers cannot reach the server; they try again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn controllers(
+    server: Server,
+    api: &Api,
+    catalog: &Arc<Catalog>,
+    dependents: &Arc<dyn Dependents>,
+    options: &Options,
+) -> Vec<Arc<dyn Controller>> {
+    let mut all: Vec<Arc<dyn Controller>> = Vec::new();
+    for name in Name::ALL.into_iter().filter(|name| options.controllers.has(*name)) {
+        let (api, catalog) = (api.clone(), catalog.clone());
+        all.push(match name {
+            Name::Namespace => Arc::new(Namespaces::new(api, catalog)),
+            Name::Garbage => Arc::new(Garbage::new(api, catalog, dependents.clone())),
+            Name::Quota => Arc::new(Quotas::new(api, catalog)),
+            Name::Account => Arc::new(Companions::new(api, Companion::Account)),
+            Name::RootCa => match &options.root_ca {
+                Some(certificates) => Arc::new(Companions::new(api, Companion::RootCa(certificates.clone()))),
+                None => continue,
+            },
+            // A Mica server does it itself.
+            Name::Token if server != Server::Foreign => continue,
+            Name::Token => Arc::new(Tokens::new(api)),
+            Name::Aggregation => Arc::new(Aggregation::new(api)),
+        });
+    }
+    all
+}

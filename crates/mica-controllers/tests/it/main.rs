@@ -1,0 +1,12 @@
+//! Controllers beside a server, in root and in planes, seen through the API alone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod account;
+mod aggregation;
+mod fleet;
+mod foreign;
+mod garbage;
+mod namespace;
+mod quota;
+mod world;
