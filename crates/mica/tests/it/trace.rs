@@ -12,7 +12,10 @@ fn requests_are_exported_as_spans() {
     let collector = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let endpoint = format!("http://{}", collector.local_addr().unwrap());
     let home = tempfile::tempdir().unwrap();
-    let server = Up::start(home.path(), &["--otlp-endpoint", &endpoint, "--otlp-sampling", "1", "--controllers=-*"]);
+    let server = Up::start(
+        home.path(),
+        &["--otlp-endpoint", &endpoint, "--otlp-sampling", "1", "--controllers=-*"],
+    );
     assert_eq!(run(home.path(), &["plane", "list"]).0, 0);
     let (mut stream, _) = collector.accept().unwrap();
     let (head, body) = receive(&mut stream);
