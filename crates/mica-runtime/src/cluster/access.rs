@@ -319,11 +319,11 @@ impl Access {
 
     /// Sends a request whose URI is a path of the API.
     pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, SendError> {
-        let again = copy(&request);
         let reach = self.cell.0.load_full();
+        let again = reach.credentials.may_change().then(|| copy(&request)).flatten();
         let shown = self.prepare(&reach, &mut request).await?;
         let response = self.transmit(&reach, request).await?;
-        if response.status() != StatusCode::UNAUTHORIZED || !reach.credentials.may_change() {
+        if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         reach.credentials.refused().await;

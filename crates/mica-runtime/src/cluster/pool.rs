@@ -7,8 +7,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -43,9 +43,12 @@ const TRIES: usize = 3;
 /// A connection on which nothing was heard is asked whether it is alive, and given up if it does not say so.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle connections of HTTP/1.1 that are kept, and for how long.
+/// For how long a connection is kept that nothing uses.
+const IDLE_FOR: Duration = Duration::from_secs(90);
+/// How often that is looked at.
+const IDLE_LOOK: Duration = Duration::from_secs(30);
+/// Idle connections of HTTP/1.1 that are kept.
 const IDLE: usize = 16;
-const IDLE_FOR: Duration = Duration::from_secs(60);
 
 /// The body of an answer, wherever it comes from.
 pub(super) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -88,8 +91,8 @@ pub(super) struct Pool {
     h1: Http1<HttpsConnector<HttpConnector>, Body>,
     /// The server was seen not to speak HTTP/2.
     only_h1: AtomicBool,
-    ordinary: Lane,
-    watches: Lane,
+    ordinary: Arc<Lane>,
+    watches: Arc<Lane>,
 }
 
 /// Connections for one sort of request.
@@ -141,8 +144,8 @@ impl Pool {
             connector: h2,
             connect_timeout,
             h1,
-            ordinary: Lane::default(),
-            watches: Lane::default(),
+            ordinary: Arc::default(),
+            watches: Arc::default(),
         }
     }
 
@@ -185,7 +188,7 @@ impl Pool {
     }
 
     /// A connection with room, made if there is none. `None` if the server does not speak HTTP/2.
-    async fn link(&self, lane: &Lane, most: usize) -> Result<Option<(Link, Open)>, BoxError> {
+    async fn link(&self, lane: &Arc<Lane>, most: usize) -> Result<Option<(Link, Open)>, BoxError> {
         if let Some(found) = lane.find() {
             return Ok(Some(found));
         }
@@ -200,18 +203,20 @@ impl Pool {
             // It failed while this one waited: trying again would make the last of many wait for all of them.
             return Err(error.clone().into());
         }
-        if lane.links.lock().len() >= most {
+        if let Some(least) = lane.least_of(most) {
             return match most == WATCH_CONNECTIONS {
                 true => Err(TooManyWatches.into()),
-                false => Ok(lane.least()),
+                false => Ok(Some(least)),
             };
         }
         // Seldom, and large: not in every request.
         match Box::pin(self.dial()).await {
             Ok(Dialed::H2(link)) => {
                 *last = None;
+                tokio::spawn(retire(Arc::downgrade(lane), Arc::downgrade(&link.open)));
+                let opened = link.open();
                 lane.links.lock().push(link);
-                Ok(lane.find())
+                Ok(Some(opened))
             }
             Ok(Dialed::OnlyH1) => Ok(None),
             Err(cause) => {
@@ -280,8 +285,12 @@ impl Lane {
         links.iter().find(room).map(Link::open)
     }
 
-    fn least(&self) -> Option<(Link, Open)> {
+    /// The connection with the most room, if there are as many as there may be.
+    fn least_of(&self, most: usize) -> Option<(Link, Open)> {
         let links = self.links.lock();
+        if links.len() < most {
+            return None;
+        }
         links
             .iter()
             .min_by_key(|link| link.open.load(Ordering::Relaxed))
@@ -293,6 +302,30 @@ impl Link {
     fn open(&self) -> (Self, Open) {
         self.open.fetch_add(1, Ordering::Relaxed);
         (self.clone(), Open(self.open.clone()))
+    }
+}
+
+/// Lets a connection go that nothing has used for a while: a cluster that nobody asks anything has none.
+async fn retire(lane: Weak<Lane>, open: Weak<AtomicUsize>) {
+    let mut idle = Duration::ZERO;
+    while idle < IDLE_FOR {
+        tokio::time::sleep(IDLE_LOOK).await;
+        match open.upgrade() {
+            None => return,
+            Some(open) if open.load(Ordering::Relaxed) == 0 => idle += IDLE_LOOK,
+            Some(_) => idle = Duration::ZERO,
+        }
+        if idle >= IDLE_FOR
+            && let (Some(lane), Some(open)) = (lane.upgrade(), open.upgrade())
+        {
+            // Requests take a connection under this lock, so none can take one that goes.
+            let mut links = lane.links.lock();
+            if open.load(Ordering::Relaxed) > 0 {
+                idle = Duration::ZERO;
+            } else {
+                links.retain(|link| !Arc::ptr_eq(&link.open, &open));
+            }
+        }
     }
 }
 

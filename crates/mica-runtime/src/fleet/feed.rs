@@ -20,7 +20,7 @@ use crate::request::ClusterName;
 pub enum FleetEvent {
     /// It is there, with a lifetime of its own.
     Engaged(Cluster),
-    /// Its labels, its owner, or whether its requests are held: look again.
+    /// Its labels, its credentials, its owner, or whether its requests are held: look again.
     Changed(Cluster),
     /// Forget everything of it.
     Gone(ClusterName),

@@ -473,18 +473,23 @@ fn is_same(cluster: &Cluster, spec: &ClusterSpec) -> bool {
 
 /// Gives a cluster what is described. Whether those who follow it should look again.
 fn exchange(cluster: &Cluster, spec: &ClusterSpec) -> bool {
+    // What waits because it was refused need not wait any longer, so this is told too.
+    let mut changed = false;
     if !cluster.access().shows_the_same(&spec.access) {
         cluster.set_access(spec.access.clone());
+        changed = true;
     }
     if let (Some(old), Some(new)) = (cluster.wildcard(), &spec.wildcard)
         && !old.server.shows_the_same(&new.server)
-        && let Err(error) = old.server.rotate(&new.server)
     {
-        tracing::warn!(cluster = %cluster.name(), %error, "the server's credentials are not exchanged");
+        if let Err(error) = old.server.rotate(&new.server) {
+            tracing::warn!(cluster = %cluster.name(), %error, "the server's credentials are not exchanged");
+        }
+        changed = true;
     }
-    let changed = *cluster.labels() != spec.labels;
-    if changed {
+    if *cluster.labels() != spec.labels {
         cluster.set_labels(Arc::new(spec.labels.clone()));
+        changed = true;
     }
     changed
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use kube::config::{KubeConfigOptions, Kubeconfig as File};
@@ -17,6 +17,8 @@ use crate::request::ClusterName;
 const EVERY: Duration = Duration::from_secs(5);
 /// Files that are read at most; more are left out, with a warning.
 const FILES: usize = 10_000;
+/// A file that changed more lately is read again: times of files are not exact.
+const SETTLED: Duration = Duration::from_secs(3);
 /// The size of a file that is read.
 const FILE_SIZE: u64 = 1 << 20;
 
@@ -100,10 +102,20 @@ impl Provider for Kubeconfig {
 /// What files said when they could last be used.
 #[derive(Default)]
 struct Seen {
-    files: HashMap<PathBuf, Vec<(String, Access)>>,
+    files: HashMap<PathBuf, Said>,
     /// Complaints that were made, so that each is made once.
     complaints: BTreeMap<PathBuf, String>,
 }
+
+/// What a file said, and what it was then: unless that changes it is not read again.
+#[derive(Default)]
+struct Said {
+    contexts: Vec<(String, Access)>,
+    stamps: Vec<Stamp>,
+}
+
+/// A file that was read: its path, time and size. `None` if it changed so lately that it may change again unseen.
+type Stamp = Option<(PathBuf, SystemTime, u64)>;
 
 impl Seen {
     /// All clusters of all files, as they are now.
@@ -113,14 +125,17 @@ impl Seen {
         self.complaints.retain(|path, _| files.contains(path));
         let mut specs = BTreeMap::new();
         for path in files {
-            match contexts(&path) {
-                Ok(contexts) => {
-                    self.complaints.remove(&path);
-                    self.files.insert(path.clone(), contexts);
+            if !self.files.get(&path).is_some_and(Said::still_stands) {
+                match contexts(&path) {
+                    Ok(said) => {
+                        self.complaints.remove(&path);
+                        self.files.insert(path.clone(), said);
+                    }
+                    Err(error) => self.complain(&path, chain(&error)),
                 }
-                Err(error) => self.complain(&path, chain(&error)),
             }
-            for (context, access) in self.files.get(&path).into_iter().flatten() {
+            let said = self.files.get(&path).map(|said| &said.contexts);
+            for (context, access) in said.into_iter().flatten() {
                 let name = match naming {
                     Naming::PathAndContext => format!("{}+{context}", path.display()),
                     Naming::Context => context.clone(),
@@ -139,6 +154,20 @@ impl Seen {
             self.complaints.insert(path.to_owned(), error);
         }
     }
+}
+
+impl Said {
+    fn still_stands(&self) -> bool {
+        let same = |stamp: &Stamp| stamp.as_ref().is_some_and(|(path, ..)| self::stamp(path) == *stamp);
+        !self.stamps.is_empty() && self.stamps.iter().all(same)
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    let modified = metadata.modified().ok()?;
+    let settled = modified.elapsed().is_ok_and(|age| age > SETTLED);
+    settled.then(|| (path.to_owned(), modified, metadata.len()))
 }
 
 /// The files that are there now, in order.
@@ -170,7 +199,7 @@ fn files(paths: &[String]) -> Result<Vec<PathBuf>, ProviderError> {
 }
 
 /// How to reach each context of a file. Certificates and keys in other files are read too.
-fn contexts(path: &Path) -> Result<Vec<(String, Access)>, ProviderError> {
+fn contexts(path: &Path) -> Result<Said, ProviderError> {
     let size = std::fs::metadata(path)
         .map_err(|error| ProviderError::Other(error.into()))?
         .len();
@@ -179,6 +208,8 @@ fn contexts(path: &Path) -> Result<Vec<(String, Access)>, ProviderError> {
             "it has {size} bytes, and may have {FILE_SIZE}"
         )));
     }
+    // Before anything is read: what changes meanwhile is read again.
+    let mut stamps = vec![stamp(path)];
     let file = File::read_from(path).map_err(|error| ProviderError::Other(error.into()))?;
     let mut contexts = Vec::with_capacity(file.contexts.len());
     for context in &file.contexts {
@@ -188,5 +219,11 @@ fn contexts(path: &Path) -> Result<Vec<(String, Access)>, ProviderError> {
         };
         contexts.push((context.name.clone(), Access::from_kubeconfig(file.clone(), &options)?));
     }
-    Ok(contexts)
+    let clusters = file.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = file.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let others = clusters
+        .map(|cluster| &cluster.certificate_authority)
+        .chain(users.flat_map(|user| [&user.client_certificate, &user.client_key]));
+    stamps.extend(others.flatten().map(|path| stamp(Path::new(path))));
+    Ok(Said { contexts, stamps })
 }

@@ -25,8 +25,10 @@ use crate::cluster::{Access, Health, chain};
 use crate::conditions::{self, Change, Status, Wanted};
 use crate::request::ClusterName;
 
-/// The condition that says how a registered control plane is.
+/// The condition that says how a registered control plane is, after the name of the service if there is one.
 const ENGAGED: &str = "Engaged";
+/// Its reason where the registration is not engaged.
+const NOT_ENGAGED: &str = "NotEngaged";
 /// The label of Secrets that kplane writes: changes of those are seen at once.
 const SECRET_LABEL: &str = "controlplane.kplane.dev/name";
 /// How often every Secret is read again, for those that are not seen to change.
@@ -40,7 +42,7 @@ const WRITES: usize = 5;
 /// the trust and credentials of the Secret in `status.resolvedKubeconfigSecretRef`.
 ///
 /// A registration that is not resolved, is not ready or is being deleted is let go. How it is, is written back as its
-/// condition `Engaged`. New credentials in the Secret are taken without a relist: at once if it has kplane's label or the
+/// condition `Engaged`, or `ControllersEngaged` where it is for the service `Controllers`: others may engage it too. New credentials in the Secret are taken without a relist: at once if it has kplane's label or the
 /// old ones are refused, else within minutes.
 pub struct Registrations {
     name: String,
@@ -158,7 +160,10 @@ impl Registrations {
     async fn engage(&self, sink: &ClusterSink, name: &ClusterName, registration: &Registration) {
         match self.spec(name, registration).await {
             Ok(Some(spec)) => sink.upsert(spec),
-            Ok(None) => sink.remove(name),
+            Ok(None) => {
+                sink.remove(name);
+                self.let_go(name, "the Secret with its kubeconfig is not there").await;
+            }
             Err(error) => {
                 let error = chain(&error);
                 tracing::warn!(provider = self.name, cluster = %name, error, "the registration cannot be used now");
@@ -237,6 +242,9 @@ impl Provider for Registrations {
                             None => {
                                 all.remove(&name);
                                 sink.remove(&name);
+                                if self.says_otherwise(&object) {
+                                    self.let_go(&name, "the registration is not ready").await;
+                                }
                             }
                         }
                     }
@@ -276,6 +284,41 @@ impl Provider for Registrations {
             self.refused.lock().insert(cluster.clone());
             self.wake.notify_one();
         }
+        // Whether anything was asked of it yet is nobody's concern.
+        let wanted = match health.is_well() {
+            true => Wanted::new(self.condition(), Status::True, ENGAGED).message(Health::Engaged.to_string()),
+            false => Wanted::new(self.condition(), Status::False, health.reason()).message(health.to_string()),
+        };
+        self.write(cluster, &wanted).await
+    }
+}
+
+impl Registrations {
+    /// The type of the condition that is ours.
+    fn condition(&self) -> String {
+        let service = self.service.as_deref().unwrap_or_default();
+        let mut letters = service.chars().filter(char::is_ascii_alphanumeric);
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).chain(ENGAGED.chars()).collect()
+    }
+
+    /// Whether a registration that is not engaged is still said to be, or to be dead.
+    fn says_otherwise(&self, object: &DynamicObject) -> bool {
+        let condition = self.condition();
+        let conditions = object.data["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|found| found["type"] == *condition && found["reason"] != NOT_ENGAGED)
+    }
+
+    /// Says of a registration that was engaged that it is not any more.
+    async fn let_go(&self, name: &ClusterName, message: &str) {
+        let wanted = Wanted::new(self.condition(), Status::False, NOT_ENGAGED).message(message);
+        if let Err(error) = self.write(name, &wanted).await {
+            tracing::warn!(provider = self.name, cluster = %name, error = chain(&error), "its status was not written");
+        }
+    }
+
+    async fn write(&self, cluster: &ClusterName, wanted: &Wanted) -> Result<(), ProviderError> {
         let client = self.from.access.client();
         let (api, name): (Api<DynamicObject>, &str) = match cluster.as_str().split_once('/') {
             Some((namespace, name)) => (Api::namespaced_with(client, namespace, &self.from.resource), name),
@@ -287,7 +330,7 @@ impl Provider for Registrations {
             let Some(mut object) = api.get_opt(name).await? else {
                 return Ok(());
             };
-            if write_condition(&mut object, health) == Change::Unchanged {
+            if set_condition(&mut object, wanted.clone()) == Change::Unchanged {
                 return Ok(());
             }
             match api.replace_status(name, &PostParams::default(), &object).await {
@@ -301,19 +344,8 @@ impl Provider for Registrations {
 }
 
 /// Sets the condition on an object, whatever other fields and conditions it has.
-fn write_condition(object: &mut DynamicObject, health: &Health) -> Change {
-    let status = match health.is_well() {
-        true => Status::True,
-        false => Status::False,
-    };
-    // Whether anything was asked of it yet is nobody's concern.
-    let reason = if health.is_well() { ENGAGED } else { health.reason() };
-    let message = if health.is_well() {
-        Health::Engaged.to_string()
-    } else {
-        health.to_string()
-    };
-    let wanted = Wanted::new(ENGAGED, status, reason).message(message).observed(object);
+fn set_condition(object: &mut DynamicObject, wanted: Wanted) -> Change {
+    let wanted = wanted.observed(object);
     let mut conditions: Vec<Condition> = match object.data["status"].get("conditions") {
         None | Some(Value::Null) => Vec::new(),
         Some(found) => match serde_json::from_value(found.clone()) {

@@ -144,7 +144,7 @@ async fn a_refused_token_shows_and_a_new_one_is_taken_in_place() {
     assert!(matches!(cluster.health(), Health::Unauthorized { .. }));
     assert!(cluster.is_reachable(), "it answers");
     let good = with_user(&server, json!({"token": token(&server).await}));
-    specs.send_replace(vec![ClusterSpec::new(name, good).label("turn", "2")]);
+    specs.send_replace(vec![ClusterSpec::new(name, good)]);
     crate::support::next(&mut events).await;
     assert_eq!(whoami(&client).await.unwrap(), "system:serviceaccount:default:default");
     assert_eq!(cluster.health(), Health::Reachable);

@@ -12,4 +12,5 @@ mod manager;
 mod ownership;
 mod providers;
 mod support;
+mod trust;
 mod wait;

@@ -205,6 +205,7 @@ async fn labelled_secrets_are_clusters_and_a_new_certificate_in_one_is_taken_in_
     let other = a.kubeconfig_for(&server.user("other", Some("system:masters")));
     replace(&secrets, "one", &other).await;
     make("two", &labels, &b.kubeconfig()).await;
+    assert!(matches!(next(&mut events).await, FleetEvent::Changed(same) if same.is_same(&one)));
     engaged(&mut events, "two").await;
     assert!(!one.lifetime().is_cancelled(), "it is the same cluster");
     let review: Api<k8s_openapi::api::authentication::v1::SelfSubjectReview> = Api::all(one.client());
@@ -261,6 +262,7 @@ fn resolved(url: &str) -> Value {
     })
 }
 
+/// Waits until the condition of the service `controllers` has this reason. All conditions.
 async fn engaged_condition(registrations: &Api<DynamicObject>, name: &str, wanted: &str) -> Value {
     let waiting =
         kube::runtime::wait::await_condition(registrations.clone(), name, |object: Option<&DynamicObject>| {
@@ -275,7 +277,7 @@ fn find_engaged(object: &DynamicObject) -> Value {
     let found = conditions
         .into_iter()
         .flatten()
-        .find(|found| found["type"] == "Engaged");
+        .find(|found| found["type"] == "ControllersEngaged");
     found.cloned().unwrap_or_default()
 }
 
@@ -330,6 +332,7 @@ async fn registrations_are_engaged_where_they_resolve_to_and_told_how_that_is() 
 
     set_status(&registrations, "a", json!({"ready": false})).await;
     gone_through(&mut events, "a").await;
+    engaged_condition(&registrations, "a", "NotEngaged").await;
     set_status(&registrations, "pending", resolved(&server.url())).await;
     engaged(&mut events, "pending").await;
     secrets.delete("a-kubeconfig", &DeleteParams::default()).await.unwrap();
