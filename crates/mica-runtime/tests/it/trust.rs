@@ -30,7 +30,10 @@ async fn another_authority_is_taken_in_place() {
     let mut events = fleet.events();
     let cluster = engaged(&mut events, "a").await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
-    assert!(namespaces.get("default").await.is_err(), "nobody who is not trusted is asked");
+    assert!(
+        namespaces.get("default").await.is_err(),
+        "nobody who is not trusted is asked"
+    );
     specs.send_replace(vec![spec(&ours)]);
     next(&mut events).await;
     assert!(namespaces.get("default").await.is_ok());
@@ -47,7 +50,10 @@ async fn kubeconfigs_from_elsewhere_run_nothing_and_read_no_files() {
     for (field, value) in [
         ("tokenFile", "/etc/hostname"),
         ("client-key", "/etc/hostname"),
-        ("exec", "{command: touch, args: [/tmp/x], apiVersion: client.authentication.k8s.io/v1}"),
+        (
+            "exec",
+            "{command: touch, args: [/tmp/x], apiVersion: client.authentication.k8s.io/v1}",
+        ),
         ("auth-provider", "{name: gcp, config: {cmd-path: touch}}"),
     ] {
         let hostile = kubeconfig.replace(user, &format!("    {field}: {value}\n{user}"));
@@ -58,7 +64,10 @@ async fn kubeconfigs_from_elsewhere_run_nothing_and_read_no_files() {
     }
     let hostile = kubeconfig.replace("certificate-authority-data:", "certificate-authority: /etc/hostname #");
     let refused = Access::from_foreign_kubeconfig(&hostile);
-    assert!(matches!(refused, Err(AccessError::NotSelfContained("certificate-authority"))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AccessError::NotSelfContained("certificate-authority"))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -71,7 +80,10 @@ async fn a_server_without_tls_is_asked_over_http_1() {
         while !request.ends_with(b"\r\n\r\n") {
             request.push(stream.read_u8().await.unwrap());
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            .await
+            .unwrap();
         String::from_utf8(request).unwrap()
     });
     let config = kube::Config::new(format!("http://{address}/base/").parse().unwrap());
@@ -90,7 +102,10 @@ async fn a_service_in_this_process_needs_no_connection() {
     }));
     let client = access.at("/clusters/a/control-plane").client();
     let request = Request::get("/api").body(Vec::new()).unwrap();
-    assert_eq!(client.request_text(request).await.unwrap(), "/clusters/a/control-plane/api");
+    assert_eq!(
+        client.request_text(request).await.unwrap(),
+        "/clusters/a/control-plane/api"
+    );
     let another = Access::in_process(tower::service_fn(async |_: Request<Body>| {
         Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
     }));
