@@ -9,6 +9,7 @@
 mod aggregation;
 mod api;
 mod companion;
+mod condition;
 mod dependent;
 mod engine;
 mod event;
@@ -16,9 +17,12 @@ mod fleet;
 mod follow;
 mod garbage;
 mod kinds;
+mod membership;
 mod meta;
 mod namespace;
+mod organization;
 mod place;
+mod project;
 mod quota;
 mod select;
 mod token;
@@ -39,7 +43,10 @@ use follow::Server;
 use follow::graph::{Graph, GraphIndex};
 use garbage::Garbage;
 use kinds::Catalog;
+use membership::Memberships;
 use namespace::Namespaces;
+use organization::Organizations;
+use project::Projects;
 use quota::Quotas;
 pub use select::{Name, Selection, Unknown};
 use token::Tokens;
@@ -123,6 +130,11 @@ fn controllers(
             Name::Token if server != Server::Foreign => continue,
             Name::Token => Arc::new(Tokens::new(api)),
             Name::Aggregation => Arc::new(Aggregation::new(api)),
+            // Only where there are planes are there projects.
+            Name::Project | Name::Organization | Name::Membership if server != Server::Planes => continue,
+            Name::Project => Arc::new(Projects::new(api)),
+            Name::Organization => Arc::new(Organizations::new(api)),
+            Name::Membership => Arc::new(Memberships::new(api)),
         });
     }
     all

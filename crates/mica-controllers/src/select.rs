@@ -12,10 +12,13 @@ pub enum Name {
     RootCa,
     Token,
     Aggregation,
+    Project,
+    Organization,
+    Membership,
 }
 
 impl Name {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespace,
         Self::Garbage,
         Self::Quota,
@@ -23,6 +26,9 @@ impl Name {
         Self::RootCa,
         Self::Token,
         Self::Aggregation,
+        Self::Project,
+        Self::Organization,
+        Self::Membership,
     ];
 
     /// Upstream's name.
@@ -40,6 +46,9 @@ impl Name {
             Self::RootCa => ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
             Self::Token => ("serviceaccount-token-controller", "serviceaccount-token"),
             Self::Aggregation => ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+            Self::Project => ("project-controller", "project"),
+            Self::Organization => ("organization-controller", "organization"),
+            Self::Membership => ("organization-membership-controller", "organization-membership"),
         }
     }
 

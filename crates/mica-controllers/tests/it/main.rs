@@ -8,5 +8,6 @@ mod fleet;
 mod foreign;
 mod garbage;
 mod namespace;
+mod project;
 mod quota;
 mod world;

@@ -1,5 +1,6 @@
 //! What controllers that run beside the server may do: a role of root, like anybody's.
 
+use mica_api::tenancy;
 use mica_machinery::kind::rbac::GROUP;
 use mica_machinery::managed;
 use serde_json::{Value, json};
@@ -96,6 +97,10 @@ fn rules() -> Value {
         {"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["escalate"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
         {"apiGroups": [plane::GROUP], "resources": ["planes/content"], "verbs": ["admin"]},
+        // What projects and organizations come with.
+        {"apiGroups": [plane::GROUP], "resources": ["planes"], "verbs": ["create"]},
+        {"apiGroups": [tenancy::INFRASTRUCTURE_GROUP], "resources": [tenancy::PROJECT_CONTROL_PLANES], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
     ])
 }
 
