@@ -51,6 +51,8 @@ pub enum Command {
     Ctx(CtxArgs),
     /// Back up, restore and check the store
     Store(StoreArgs),
+    /// Begin something new: a controller that compiles and passes its test
+    New(NewArgs),
     /// Make what test environments start: links named kube-apiserver and etcd that lead here
     Envtest(EnvtestArgs),
     /// Serve in place of kube-apiserver, with its flags; the same as calling this program by that name
@@ -225,6 +227,28 @@ pub enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+#[derive(Args, Debug)]
+pub struct NewArgs {
+    #[command(subcommand)]
+    pub command: NewCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum NewCommand {
+    /// Write a crate with a kind, a reconciler and a test, for every plane of a fleet
+    #[command(after_help = "Example:\n  mica new controller web-shop --mica ../mica\n  cd web-shop && cargo test")]
+    Controller {
+        /// Words with hyphens between them; the kind is called by the same words
+        name: String,
+        /// Where to write it [default: a directory of that name]
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+        /// The sources of Mica to build against [default: those that this is called in]
+        #[arg(long, value_name = "DIR")]
+        mica: Option<PathBuf>,
+    },
 }
 
 #[derive(Args, Debug)]

@@ -8,6 +8,7 @@ mod config;
 mod dropin;
 mod exit;
 mod limits;
+mod new;
 mod output;
 mod plane;
 mod role;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 
-use cli::{Cli, Command, EnvtestCommand};
+use cli::{Cli, Command, EnvtestCommand, NewCommand};
 use dropin::Program;
 
 #[global_allocator]
@@ -37,6 +38,9 @@ fn main() -> ExitCode {
         Command::EtcdStub(foreign) => return Program::Etcd.run(foreign.arguments),
         Command::Envtest(arguments) => match arguments.command {
             EnvtestCommand::Install { directory, kubectl } => dropin::install(&directory, kubectl),
+        },
+        Command::New(arguments) => match arguments.command {
+            NewCommand::Controller { name, directory, mica } => new::controller(&name, directory, mica),
         },
         Command::Up(arguments) => up::run(arguments),
         Command::Run(arguments) => role::run(arguments),

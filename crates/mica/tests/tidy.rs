@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["mica-api", "mica-machinery", "mica-store", "mica-server"],
     ),
     ("mica-bench", &[]),
+    ("greeting", &["mica-runtime"]),
     ("mica-fuzz", &["mica-machinery", "mica-store", "mica-server"]),
 ];
 

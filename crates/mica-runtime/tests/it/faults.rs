@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use mica_runtime::breaker;
 use mica_runtime::provider::{ClusterSpec, Static};
 use mica_runtime::testing::{Fault, Faults, Sent, Times};
@@ -55,7 +55,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn a_controller_catches_up_after_cuts_expired_watches_and_refusals() {
+async fn a_controller_catches_up_after_cuts_expired_watches_refusals_and_a_partition() {
     let planes = ControlPlanes::new(1).await;
     let maps = Api::<ConfigMap>::default_namespaced(planes.client("plane-0").await);
     let faults = Faults::before(planes.client("plane-0").await);
@@ -99,6 +99,28 @@ async fn a_controller_catches_up_after_cuts_expired_watches_and_refusals() {
     maps.delete("a", &delete).await.unwrap();
     mirror.shows(&["b"]).await;
 
+    // Nothing gets through, while an object comes and another goes.
+    let before = faults.count(|_| true);
+    faults.partition();
+    maps.create(&create, &config_map("c")).await.unwrap();
+    maps.delete("b", &delete).await.unwrap();
+    eventually(async || (faults.count(|_| true) > before + 1).then_some(())).await;
+    assert!(
+        manager
+            .metrics()
+            .text()
+            .contains("mica_runtime_clusters{state=\"engaged\"} 1")
+    );
+    faults.heal();
+    mirror.shows(&["c"]).await;
+    assert_eq!(
+        maps.list(&ListParams::default().fields("metadata.name=c"))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     stop.cancel();
     tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
 }

@@ -6,6 +6,7 @@ mod commands;
 mod controllers;
 mod dropin;
 mod fake;
+mod new;
 mod process;
 mod tenant;
 mod trace;
