@@ -50,7 +50,7 @@ impl Default for Limits {
             buffer: 256,
             buffer_bytes: 1 << 20,
             ring: 32_768,
-            ring_bytes: 8 << 20,
+            ring_bytes: 4 << 20,
         }
     }
 }
