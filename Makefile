@@ -48,6 +48,7 @@ fuzz: tools ## fuzz what reads foreign bytes (FUZZ="60 yaml cel": seconds for ea
 
 bench: tools ## measure the server, the floors and (KUBE_APISERVER=path) a real kube-apiserver
 	cargo build --release -p mica -p mica-bench
+	cargo build --release -p mica-runtime --example measured_fleet
 	target/release/mica-bench run --mica target/release/mica \
 	  $(if $(KUBE_APISERVER),--kube-apiserver $(KUBE_APISERVER) --etcd "$$(command -v etcd)") $(BENCH)
 

@@ -239,7 +239,7 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
 /// Our aims that need no other server.
 fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let absolute: [(&str, f64, bool, &str); 14] = [
+    let absolute: [(&str, f64, bool, &str); 18] = [
         ("noisy-neighbour", 1.5, false, "times the idle p99 beside a noisy plane"),
         ("planes", 2_000.0, true, "planes/s created"),
         ("plane-memory", 1_024.0, false, "bytes per idle plane"),
@@ -247,6 +247,10 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ("start", 300.0, false, "ms to ready on an empty directory"),
         ("restart", 2_000.0, false, "ms to ready with all planes stored"),
         ("delete-planes", 5_000.0, false, "ms to delete 10,000 planes"),
+        ("fleet-engage", 2_000.0, false, "ms to engage 10,000 planes"),
+        ("fleet-memory", 64.0, false, "MiB for a process with 10,000 planes engaged"),
+        ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
+        ("fleet-storm", 2.0, false, "times that while another plane storms"),
         ("idle-watches", 8_192.0, false, "bytes per open idle watch"),
         ("objects", 2_048.0, false, "bytes of memory per stored 1-KiB object"),
         ("objects-disk", 2_048.0, false, "bytes of disk per stored 1-KiB object"),

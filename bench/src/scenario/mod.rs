@@ -2,6 +2,7 @@
 
 pub mod custom;
 pub mod definition;
+pub mod fleet;
 pub mod memory;
 pub mod namespaces;
 pub mod neighbour;
@@ -39,6 +40,8 @@ pub struct Sizes {
     pub objects: u64,
     pub custom_objects: u64,
     pub definitions: usize,
+    /// Planes that one process of controllers engages.
+    pub engaged: u64,
     /// Planes that have the same definitions.
     pub sharing: u64,
     /// Planes with those definitions that are used before: enough to fill a server's caches.
@@ -59,6 +62,7 @@ impl Sizes {
         objects: 100_000,
         custom_objects: 10_000,
         definitions: 100,
+        engaged: 10_000,
         sharing: 1_000,
         warm: 500,
         starts: 7,
@@ -75,6 +79,7 @@ impl Sizes {
         objects: 5_000,
         custom_objects: 500,
         definitions: 10,
+        engaged: 200,
         sharing: 20,
         warm: 10,
         starts: 3,
@@ -112,6 +117,10 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "10,000 namespaces of 1,000 planes from the first DELETE to the end of the last",
     ),
     (
+        "fleet",
+        "a process of controllers over 10,000 planes: engaging them, its memory, how soon it hears of a change",
+    ),
+    (
         "loaded-planes",
         "resident memory per plane with 30 CRDs and 200 objects",
     ),
@@ -145,6 +154,7 @@ pub fn rank(measurement: &str) -> Option<usize> {
         "plane-memory" => "planes",
         "custom-create" | "custom-update" => "custom-write",
         "shared-first-request" => "shared-definitions",
+        "fleet-engage" | "fleet-memory" | "fleet-change" | "fleet-storm" => "fleet",
         "idle-memory" => "start",
         own => own,
     };
@@ -201,6 +211,9 @@ impl Bench {
             }
             if self.wants_any(&["namespace", "namespaces"]) {
                 namespaces::run(self, subject, report).await?;
+            }
+            if self.wants("fleet") {
+                fleet::run(self, subject, report).await?;
             }
             if self.wants("loaded-planes") {
                 planes::loaded(self, subject, report).await?;
