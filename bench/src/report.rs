@@ -248,7 +248,12 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ("restart", 2_000.0, false, "ms to ready with all planes stored"),
         ("delete-planes", 5_000.0, false, "ms to delete 10,000 planes"),
         ("fleet-engage", 2_000.0, false, "ms to engage 10,000 planes"),
-        ("fleet-memory", 64.0, false, "MiB for a process with 10,000 planes engaged"),
+        (
+            "fleet-memory",
+            64.0,
+            false,
+            "MiB for a process with 10,000 planes engaged",
+        ),
         ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
         ("fleet-storm", 2.0, false, "times that while another plane storms"),
         ("idle-watches", 8_192.0, false, "bytes per open idle watch"),

@@ -104,7 +104,9 @@ impl Fleet {
 
     async fn next(&mut self) -> Result<Value> {
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await;
-        let line = line.context("the fleet does not answer")??.context("the fleet has ended")?;
+        let line = line
+            .context("the fleet does not answer")??
+            .context("the fleet has ended")?;
         serde_json::from_str(&line).with_context(|| format!("the fleet says {line:?}"))
     }
 
@@ -141,10 +143,7 @@ impl Fleet {
 /// Beside the bench itself, where `cargo build --examples` puts it.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let program = own
-        .parent()
-        .unwrap_or(Path::new("."))
-        .join("examples/measured_fleet");
+    let program = own.parent().unwrap_or(Path::new(".")).join("examples/measured_fleet");
     anyhow::ensure!(
         program.exists(),
         "{} is missing: cargo build --release -p mica-runtime --example measured_fleet",
@@ -168,7 +167,11 @@ async fn changes(running: &Running, planes: u64, time: Duration) -> Result<u64> 
                 Body::Skip,
             )
             .await?;
-        anyhow::ensure!(reply.status == 201 || reply.status == 409, "a change was answered {}", reply.status);
+        anyhow::ensure!(
+            reply.status == 201 || reply.status == 409,
+            "a change was answered {}",
+            reply.status
+        );
         made += 1;
         tokio::time::sleep(PAUSE).await;
     }
@@ -176,7 +179,9 @@ async fn changes(running: &Running, planes: u64, time: Duration) -> Result<u64> 
 }
 
 fn stamped(name: &str) -> Vec<u8> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos());
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","annotations":{{"bench.mica.dev/at":"{now}"}}}}}}"#
     )
@@ -186,8 +191,7 @@ fn stamped(name: &str) -> Vec<u8> {
 /// Changes as before, while one plane is written to as fast as it takes it.
 async fn storm(bench: &Bench, running: &Running, planes: u64, fleet: &mut Fleet) -> Result<Reconciled> {
     let loud = running.endpoint.at("/clusters/f00000000/control-plane");
-    let body =
-        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"storm-{OBJECT_NUMBER}"}}}}"#);
+    let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"storm-{OBJECT_NUMBER}"}}}}"#);
     let template = Template::new(loud.request("POST", &configmaps("default"), body.as_bytes()));
     let source: Source = Arc::new(move |n, request: &mut Vec<u8>| template.write(n, n, request));
     let storming = bench.load(running, bench.sizes.connections, Limit::Count(STORM), source);

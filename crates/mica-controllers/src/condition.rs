@@ -62,9 +62,15 @@ mod tests {
         let before = json!([{"type": "Other", "status": "True"},
             {"type": "Ready", "status": "True", "reason": "A", "message": "a", "lastTransitionTime": "t0"}]);
         let same = with(&before, &[Change::new("Ready", "True", "B", "b")], "t1");
-        assert_eq!(find(&same, "Ready").map(|one| one["lastTransitionTime"].clone()), Some(json!("t0")));
+        assert_eq!(
+            find(&same, "Ready").map(|one| one["lastTransitionTime"].clone()),
+            Some(json!("t0"))
+        );
         let other = with(&before, &[Change::new("Ready", "False", "B", "b")], "t1");
-        assert_eq!(find(&other, "Ready").map(|one| one["lastTransitionTime"].clone()), Some(json!("t1")));
+        assert_eq!(
+            find(&other, "Ready").map(|one| one["lastTransitionTime"].clone()),
+            Some(json!("t1"))
+        );
         assert_eq!(find(&other, "Other"), find(&before, "Other"));
     }
 }

@@ -42,7 +42,9 @@ impl<K: Object> Reconciler for Measured<K> {
 
     async fn reconcile(&self, cx: Cx<K>) -> Result<Action, ReconcileError> {
         let now = since_1970();
-        let at = cx.object().and_then(|object| object.annotations().get(AT)?.parse().ok());
+        let at = cx
+            .object()
+            .and_then(|object| object.annotations().get(AT)?.parse().ok());
         if let Some(at) = at {
             let mut seen = self.seen.lock();
             if seen.last.insert(cx.request().to_string(), at) != Some(at) {
@@ -54,7 +56,9 @@ impl<K: Object> Reconciler for Measured<K> {
 }
 
 fn since_1970() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos())
 }
 
 fn watch<K: Object>(manager: &Manager, name: &str, seen: &Arc<Mutex<Seen>>) -> Result<(), Box<dyn std::error::Error>>
@@ -74,7 +78,10 @@ fn report(seen: &Mutex<Seen>) -> String {
     times.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let place = (times.len() as f64 * part) as usize;
-        times.get(place.min(times.len().saturating_sub(1))).copied().unwrap_or(0.0)
+        times
+            .get(place.min(times.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or(0.0)
     };
     format!(r#"{{"count":{},"p50":{},"p99":{}}}"#, times.len(), at(0.5), at(0.99))
 }

@@ -14,7 +14,9 @@ impl Memberships {
         let Some(membership) = self.api.get(&path).await.or_absent()? else {
             return Ok(None);
         };
-        let organization = membership["spec"]["organizationRef"]["name"].as_str().unwrap_or_default();
+        let organization = membership["spec"]["organizationRef"]["name"]
+            .as_str()
+            .unwrap_or_default();
         let organization = place::object(&root, API_VERSION, ORGANIZATIONS, None, organization);
         Ok(Some(Observed {
             organization: self.api.get(&organization).await.or_absent()?,

@@ -20,7 +20,12 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
     let before = &membership["status"];
     let ready = match &observed.organization {
         Some(_) => Change::new("Ready", "True", "Ready", "OrganizationMembership is ready"),
-        None => Change::new("Ready", "False", "OrganizationNotFound", "its organization is not there"),
+        None => Change::new(
+            "Ready",
+            "False",
+            "OrganizationNotFound",
+            "its organization is not there",
+        ),
     };
     let roles = membership["spec"]["roles"].as_array().cloned().unwrap_or_default();
     let applied = match roles.is_empty() {
@@ -71,9 +76,15 @@ mod tests {
                 "spec": {"type": "Standard"}})),
         };
         let status = plan(&observed, "t").expect("it is new");
-        assert_eq!(status["organization"], json!({"type": "Standard", "displayName": "Acme"}));
+        assert_eq!(
+            status["organization"],
+            json!({"type": "Standard", "displayName": "Acme"})
+        );
         assert_eq!(status["appliedRoles"], json!([{"name": "owner", "status": "Pending"}]));
-        assert_eq!(condition::find(&status["conditions"], "Ready").map(|one| &one["reason"]), Some(&json!("Ready")));
+        assert_eq!(
+            condition::find(&status["conditions"], "Ready").map(|one| &one["reason"]),
+            Some(&json!("Ready"))
+        );
         observed.membership["status"] = status;
         assert_eq!(plan(&observed, "later"), None);
         observed.organization = None;

@@ -29,7 +29,12 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Step> {
     };
     let ready = match namespace["metadata"]["deletionTimestamp"].is_null() {
         true => Change::new("Ready", "True", "Ready", "Organization is ready"),
-        false => Change::new("Ready", "False", "NamespaceTerminating", "its namespace is being deleted"),
+        false => Change::new(
+            "Ready",
+            "False",
+            "NamespaceTerminating",
+            "its namespace is being deleted",
+        ),
     };
     // Clients of hosted platforms ask for this before they do anything: here nothing is left to be done.
     let onboarded = Change::new("OnboardingComplete", "True", "Ready", "nothing is left to be done");

@@ -1,8 +1,6 @@
 //! Does what was planned for a project.
 
-use mica_api::tenancy::{
-    API_VERSION, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, PROJECTS, project_plane,
-};
+use mica_api::tenancy::{API_VERSION, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, PROJECTS, project_plane};
 use serde_json::{Value, json};
 
 use super::Projects;
@@ -34,13 +32,7 @@ impl Projects {
         let name = observed.project["metadata"]["name"].as_str().unwrap_or_default();
         let project = place::object(&root, API_VERSION, PROJECTS, None, name);
         let plane = place::object(&root, PLANES, "planes", None, &project_plane(name));
-        let told = place::object(
-            &root,
-            INFRASTRUCTURE_API_VERSION,
-            PROJECT_CONTROL_PLANES,
-            None,
-            name,
-        );
+        let told = place::object(&root, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, None, name);
         match step {
             Step::CreatePlane(object) => {
                 let path = place::collection(&root, PLANES, "planes", None);

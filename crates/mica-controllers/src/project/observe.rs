@@ -20,13 +20,7 @@ impl Projects {
         };
         let plane = place::object(&root, "mica.dev/v1alpha1", "planes", None, &project_plane(name));
         let plane = self.api.get(&plane).await.or_absent()?;
-        let control_plane = place::object(
-            &root,
-            INFRASTRUCTURE_API_VERSION,
-            PROJECT_CONTROL_PLANES,
-            None,
-            name,
-        );
+        let control_plane = place::object(&root, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, None, name);
         let control_plane = self.api.get(&control_plane).await.or_absent()?;
         Ok(Some(Observed {
             suspensions: self.suspensions(name).await?,

@@ -66,11 +66,11 @@ fn keep(observed: &Observed, now: &str) -> Vec<Step> {
         None => {}
         Some(present) => {
             let (wanted, have) = (spec(observed), &present["spec"]);
-            let differs = |field: &&str| wanted[**field] != have[**field];
+            let differs = |field: &&str| wanted[*field] != have[*field];
             let patch: serde_json::Map<String, Value> = ["state", "className"]
-                .iter()
+                .into_iter()
                 .filter(differs)
-                .map(|field| ((*field).to_owned(), wanted[*field].clone()))
+                .map(|field| (field.to_owned(), wanted[field].clone()))
                 .collect();
             if !patch.is_empty() {
                 steps.push(Step::PatchPlane(json!({"spec": patch})));
@@ -104,7 +104,12 @@ fn ready(observed: &Observed) -> Change {
     match (observed.suspensions.is_empty(), phase, observed.answers) {
         (false, ..) => Change::new("Ready", "False", "Suspended", "the project is suspended"),
         (true, "Ready", Answers::Yes) => Change::new("Ready", "True", "Ready", "Project is ready"),
-        _ => Change::new("Ready", "False", "Provisioning", "Project control plane is being provisioned"),
+        _ => Change::new(
+            "Ready",
+            "False",
+            "Provisioning",
+            "Project control plane is being provisioned",
+        ),
     }
 }
 
@@ -182,7 +187,10 @@ fn suspensions(observed: &Observed) -> Value {
 /// A project that is deleted: its plane drains, then everything of it is gone, then it goes itself.
 fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
     let project = &observed.project;
-    let finalizers = project["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let finalizers = project["metadata"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     if !finalizers.iter().any(|one| one == PROJECT_FINALIZER) {
         return Vec::new();
     }
@@ -254,7 +262,13 @@ mod tests {
                 return done;
             }
             for step in steps {
-                done.push(format!("{step:?}").split(['(', ' ']).next().unwrap_or_default().to_owned());
+                done.push(
+                    format!("{step:?}")
+                        .split(['(', ' '])
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned(),
+                );
                 match step {
                     Step::CreatePlane(mut plane) => {
                         plane["status"] = json!({"phase": "Ready"});

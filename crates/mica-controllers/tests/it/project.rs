@@ -43,7 +43,8 @@ async fn a_project_gets_its_plane_is_suspended_lifted_and_goes_with_everything_i
     let (_world, root) = world().await;
     project(&root, "web").await;
     let web = format!("{PROJECTS}/web");
-    root.until(&web, "ready", |found| says(found, "Ready", "True", "Ready")).await;
+    root.until(&web, "ready", |found| says(found, "Ready", "True", "Ready"))
+        .await;
     let told = format!("{CONTROL_PLANES}/web");
     root.until(&told, "told", |found| says(found, "ControlPlaneReady", "True", "Ready"))
         .await;
@@ -82,7 +83,8 @@ async fn a_project_gets_its_plane_is_suspended_lifted_and_goes_with_everything_i
 
     // Under the same name it is another project, and empty.
     project(&root, "web").await;
-    root.until(&web, "ready", |found| says(found, "Ready", "True", "Ready")).await;
+    root.until(&web, "ready", |found| says(found, "Ready", "True", "Ready"))
+        .await;
     assert_eq!(root.get(&format!("{maps}/held")).await, None);
 }
 
@@ -98,9 +100,17 @@ async fn organizations_and_memberships_say_that_they_are_ready() {
         "spec": {"organizationRef": {"name": "acme"}, "userRef": {"name": "ann"}, "roles": [{"name": "viewer"}]}});
     root.create(&members, member).await;
     let ann = root
-        .until(&format!("{members}/ann"), "ready", |found| says(found, "Ready", "True", "Ready"))
+        .until(&format!("{members}/ann"), "ready", |found| {
+            says(found, "Ready", "True", "Ready")
+        })
         .await
         .unwrap();
-    assert_eq!(ann["status"]["organization"], json!({"type": "Standard", "displayName": "Acme"}));
-    assert_eq!(ann["status"]["appliedRoles"], json!([{"name": "viewer", "status": "Pending"}]));
+    assert_eq!(
+        ann["status"]["organization"],
+        json!({"type": "Standard", "displayName": "Acme"})
+    );
+    assert_eq!(
+        ann["status"]["appliedRoles"],
+        json!([{"name": "viewer", "status": "Pending"}])
+    );
 }
