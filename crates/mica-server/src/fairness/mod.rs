@@ -208,7 +208,7 @@ impl Fairness {
                 seat(place)
             }
         };
-        self.pace.turn(plane.id, std::time::Instant::now()).await;
+        self.pace.turn(plane.id, &plane.loud, std::time::Instant::now()).await;
         Ok(seated)
     }
 }

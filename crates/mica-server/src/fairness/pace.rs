@@ -6,14 +6,17 @@
 //! has gone through everything that was ready. One plane alone is never held up.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use mica_api::PlaneId;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::http::Loud;
 
 /// Planes are active together if both asked within one of these.
 const WINDOW: Duration = Duration::from_millis(250);
@@ -37,6 +40,8 @@ pub struct Pace {
     waiting: Mutex<HashMap<PlaneId, Line>>,
     /// Whether somebody goes round.
     rounds: AtomicBool,
+    /// Where they are gone: the threads of the first who waited, when no plane was loud yet, and never those that yield.
+    runtime: OnceLock<Handle>,
 }
 
 /// Those of one plane.
@@ -63,15 +68,20 @@ impl Pace {
             most,
             waiting: Mutex::default(),
             rounds: AtomicBool::new(false),
+            runtime: OnceLock::new(),
         })
     }
 
     /// Waits for the plane's turn.
-    pub async fn turn(self: &Arc<Self>, plane: PlaneId, now: Instant) {
+    pub async fn turn(self: &Arc<Self>, plane: PlaneId, loud: &Loud, now: Instant) {
         if !self.is_shared(plane, now) {
             return;
         }
         let Some(turn) = self.line_up(plane, now) else { return };
+        // Operators are not put aside.
+        if plane != PlaneId::ROOT {
+            loud.mark(now);
+        }
         // Who goes round is gone only with the whole runtime.
         let _ = turn.await;
     }
@@ -114,7 +124,7 @@ impl Pace {
         line.waiters.push_back(sender);
         drop(waiting);
         if !self.rounds.swap(true, Ordering::AcqRel) {
-            tokio::spawn(self.clone().go_round());
+            self.runtime.get_or_init(Handle::current).spawn(self.clone().go_round());
         }
         Some(receiver)
     }
@@ -202,7 +212,7 @@ mod tests {
         pace.shared_until.store(u64::MAX, Ordering::Relaxed);
         let turns = (0..200).map(|n| {
             let pace = pace.clone();
-            tokio::spawn(async move { pace.turn(plane(n % 3), Instant::now()).await })
+            tokio::spawn(async move { pace.turn(plane(n % 3), &Loud::default(), Instant::now()).await })
         });
         for turn in turns.collect::<Vec<_>>() {
             turn.await.unwrap();

@@ -24,6 +24,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::aside::Aside;
 use super::body::Body;
 use super::coalesce::gather;
 use super::crowd::{Crowd, Guest};
@@ -131,6 +132,7 @@ impl Listener {
             drain: drain.clone(),
             drop_all: drop_all.clone(),
             tasks: tasks.clone(),
+            aside: Aside::default(),
             options: self.options,
         });
         tokio::select! {
@@ -152,6 +154,9 @@ impl Listener {
     }
 }
 
+/// A connection that speaks HTTP.
+type Serving = BoxFuture<'static, Result<(), hyper::Error>>;
+
 struct Connections<S> {
     tls: Arc<rustls::ServerConfig>,
     certificates: Arc<ServingCertificates>,
@@ -162,6 +167,7 @@ struct Connections<S> {
     drain: CancellationToken,
     drop_all: CancellationToken,
     tasks: TaskTracker,
+    aside: Aside,
     options: ListenOptions,
 }
 
@@ -188,15 +194,8 @@ async fn accept<S: Service>(tcp: &TcpListener, server: &Arc<Connections<S>>) {
             tracing::debug!(%addr, "a connection was refused: too many of this address are open");
             continue;
         };
-        let serving = server.clone().connection(stream, addr, (slot, guest));
-        let dropped = Quiet::new(server.drop_all.clone().cancelled_owned());
-        server.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = serving => {}
-                () = dropped => {}
-            }
-        });
+        let connection = server.clone().connection(stream, addr, (slot, guest));
+        server.tasks.spawn(connection);
     }
 }
 
@@ -206,7 +205,27 @@ fn is_peers_fault(error: &io::Error) -> bool {
 }
 
 impl<S: Service> Connections<S> {
+    /// One connection from its first byte to its last.
     async fn connection(self: Arc<Self>, stream: TcpStream, addr: SocketAddr, _held: (OwnedSemaphorePermit, Guest)) {
+        let dropped = Quiet::new(self.drop_all.clone().cancelled_owned());
+        // Boxed: a task is as large as its largest branch for as long as it lives.
+        let Some((serving, peer)) = Box::pin(self.clone().greet(stream, addr)).await else {
+            return;
+        };
+        let serving = Box::pin(async move {
+            tokio::select! {
+                biased;
+                ended = serving => if let Err(error) = ended {
+                    tracing::debug!(%addr, %error, "a connection ended with an error");
+                },
+                () = dropped => {}
+            }
+        });
+        self.aside.run(serving, move || peer.is_loud()).await;
+    }
+
+    /// Speaks TLS with a new connection, and says how it goes on; `None` if it does not.
+    async fn greet(self: Arc<Self>, stream: TcpStream, addr: SocketAddr) -> Option<(Serving, Arc<Peer>)> {
         if let Err(error) = tune(&stream) {
             tracing::debug!(%addr, %error, "socket options were refused");
         }
@@ -214,29 +233,31 @@ impl<S: Service> Connections<S> {
         // While draining nothing new begins: a peer in the middle of its handshake is let go.
         let accepted = tokio::select! {
             accepted = handshake => accepted,
-            () = self.drain.cancelled() => return,
+            () = self.drain.cancelled() => return None,
         };
         let tls = match accepted {
             Ok(Ok(tls)) => tls,
             Ok(Err(error)) => {
                 self.service.metrics().handshake_failed();
                 tracing::debug!(%addr, %error, "TLS handshake error");
-                return;
+                return None;
             }
             Err(_elapsed) => {
                 self.service.metrics().handshake_failed();
                 tracing::debug!(%addr, "TLS handshake timed out");
-                return;
+                return None;
             }
         };
-        // Each boxed: a task is as large as its largest branch for as long as it lives.
-        let serving: BoxFuture<'static, Result<(), hyper::Error>> = match tls.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Box::pin(self.serve_http2(tls, addr)),
-            _ => Box::pin(self.serve_http1(tls, addr)),
-        };
-        if let Err(error) = serving.await {
-            tracing::debug!(%addr, %error, "a connection ended with an error");
-        }
+        Some(match tls.get_ref().1.alpn_protocol() {
+            Some(b"h2") => {
+                let peer = self.peer(addr, Protocol::Http2, &tls);
+                (Box::pin(self.serve_http2(tls, peer.clone())), peer)
+            }
+            _ => {
+                let peer = self.peer(addr, Protocol::Http1, &tls);
+                (Box::pin(self.serve_http1(tls, peer.clone())), peer)
+            }
+        })
     }
 
     /// Reads the client's greeting first: the certificate for the host it names may have to be made.
@@ -273,8 +294,7 @@ impl<S: Service> Connections<S> {
         ))
     }
 
-    async fn serve_http1(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
-        let peer = self.peer(addr, Protocol::Http1, &tls);
+    async fn serve_http1(self: Arc<Self>, tls: TlsStream<TcpStream>, peer: Arc<Peer>) -> Result<(), hyper::Error> {
         // Neither boxed nor counted: an HTTP/1 connection has one request at a time, and its library one place for it.
         let service = service_fn(|request: Request<Incoming>| async {
             let request = request.map(RequestBody::Incoming);
@@ -297,8 +317,7 @@ impl<S: Service> Connections<S> {
         connection.await
     }
 
-    async fn serve_http2(self: Arc<Self>, tls: TlsStream<TcpStream>, addr: SocketAddr) -> Result<(), hyper::Error> {
-        let peer = self.peer(addr, Protocol::Http2, &tls);
+    async fn serve_http2(self: Arc<Self>, tls: TlsStream<TcpStream>, peer: Arc<Peer>) -> Result<(), hyper::Error> {
         let service = service_fn(|request| answer(self.service.clone(), peer.clone(), request));
         let (io, outlet) = gather(StallGuard::new(tls, self.options.write_stall));
         let mut pool = Pool::new();

@@ -4,6 +4,7 @@
 //! service around all others: deadline, audit id, panic containment, compression, common headers, metrics.
 //! Nothing here knows a path or a kind.
 
+mod aside;
 mod body;
 mod coalesce;
 mod crowd;
@@ -27,6 +28,7 @@ use std::time::Instant;
 
 use ::http::{HeaderValue, Request, Response};
 
+pub use aside::Loud;
 pub use body::{Body, BoxError, Lasting, Observer};
 pub use duration::parse_go_duration;
 pub use envelope::{Envelope, EnvelopeOptions, status_response, strict_transport};

@@ -9,6 +9,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::aside::{Company, Loud};
 use crate::authz::User;
 use crate::tls::{PresentedCertificates, REUSE, RefusedCertificate};
 
@@ -30,6 +31,8 @@ pub struct Peer {
     user: OnceLock<Option<Arc<User>>>,
     /// Whom it names in the plane that was asked about last.
     in_plane: ArcSwapOption<InPlane>,
+    /// Whether the plane that was asked last is loud.
+    company: Company,
     drain: CancellationToken,
     tasks: TaskTracker,
 }
@@ -58,6 +61,7 @@ impl Peer {
             certificates,
             user: OnceLock::new(),
             in_plane: ArcSwapOption::empty(),
+            company: Company::default(),
             drain,
             tasks,
         }
@@ -72,6 +76,7 @@ impl Peer {
             certificates: None,
             user: OnceLock::new(),
             in_plane: ArcSwapOption::empty(),
+            company: Company::default(),
             drain,
             tasks: TaskTracker::new(),
         }
@@ -146,6 +151,16 @@ impl Peer {
             user: user.clone(),
         })));
         Ok(user)
+    }
+
+    /// A request of this connection is for the plane that this tells of.
+    pub fn asks(&self, loud: &Arc<Loud>) {
+        self.company.keep(loud);
+    }
+
+    /// Whether the connection serves a loud plane.
+    pub fn is_loud(&self) -> bool {
+        self.company.is_loud()
     }
 
     /// Cancelled when the server drains: watches end then.

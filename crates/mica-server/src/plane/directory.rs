@@ -383,6 +383,7 @@ impl Directory {
             birth_revision,
             arrival: record.arrival,
             moved_to: recorded.moved_to.map(Arc::new),
+            loud: Arc::default(),
         }))
     }
 
@@ -585,6 +586,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         birth_revision: Revision(0),
         arrival: None,
         moved_to: None,
+        loud: Arc::default(),
     }
 }
 

@@ -28,6 +28,7 @@ use crate::authz::parent::Parent;
 use crate::authz::{Grant, Target};
 use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
+use crate::http::Loud;
 use crate::request::Verb;
 use crate::scheme::Scheme;
 use crate::stored::{self, Content, Stored};
@@ -138,6 +139,8 @@ pub struct Plane {
     pub arrival: Option<Arrival>,
     /// Where it is now, if it has moved.
     pub moved_to: Option<Arc<MovedTo>>,
+    /// Whether the plane asks for more than its turns.
+    pub loud: Arc<Loud>,
 }
 
 impl Plane {

@@ -10,7 +10,7 @@ use crate::authz::User;
 use crate::budget::Counted;
 use crate::error::ApiError;
 use crate::fairness::{Classified, Digest, Measured, Seat, What, Width};
-use crate::http::{Body, Protocol};
+use crate::http::{Body, Peer, Protocol};
 use crate::plane::Plane;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::request::{Address, Located, Path, Query, Verb};
@@ -53,13 +53,13 @@ pub struct Visitor<'a> {
     pub path: &'a Result<Path, ApiError>,
     pub query: &'a Query,
     pub parts: &'a Parts,
-    pub protocol: Protocol,
+    pub peer: &'a Peer,
 }
 
 impl Server {
     /// Waits until there is room for a request. What it is classified as is told also if it is refused.
     pub(super) async fn enter(&self, visitor: &Visitor<'_>, classified: &mut Classified) -> Result<Entered, ApiError> {
-        if visitor.protocol == Protocol::InProcess {
+        if visitor.peer.protocol() == Protocol::InProcess {
             return Ok(Entered::default());
         }
         // Who asks for what is not there takes a seat of root's, and does not learn which.
@@ -68,6 +68,7 @@ impl Server {
             Ok(plane) => (plane, classified),
             Err(_) => (self.directory.root(), &mut untold),
         };
+        visitor.peer.asks(&plane.loud);
         match visitor.path {
             Ok(Path::Resource(path)) => {
                 // They last, and only root's administrators ask for them.

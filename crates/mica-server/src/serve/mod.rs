@@ -210,7 +210,7 @@ async fn answer(
         path: &path,
         query: &query,
         parts,
-        protocol: context.peer.protocol(),
+        peer: &context.peer,
     };
     let mut entered = server.enter(&visitor, classified).await?;
     if let Some(plane) = server.moved(&located.address).await {

@@ -1,0 +1,229 @@
+//! Where the connections of a loud plane run: on threads of their own, which yield the processors to everybody else.
+//!
+//! Seats and turns bound what a plane has under way, but not what its connections cost before and after: TLS, parsing, the
+//! events of its watches. A plane that asks faster than its turns come is [`Loud`] for a while, and its connections move to
+//! these threads and back. The operating system then does what no queue of ours can: it interrupts them in the middle of
+//! whatever they do as soon as a quiet plane's request comes in.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+
+/// How much the threads yield: a tenth of a usual thread's part while all want to run. Who holds a lock that others wait
+/// for must get on with it, so it is not the least there is.
+const NICE: i32 = 10;
+
+/// How long a plane is loud after it last was. Connections do not move to and fro between two requests.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// Whether a plane is loud now. Shared by all who serve it.
+#[derive(Debug, Default)]
+pub struct Loud {
+    /// In milliseconds since [`epoch`]; zero while it is quiet.
+    until: AtomicU64,
+}
+
+/// From when on time is counted.
+fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+fn millis(at: Instant) -> u64 {
+    at.saturating_duration_since(epoch()).as_millis() as u64
+}
+
+impl Loud {
+    /// The plane is loud at this moment.
+    pub fn mark(&self, now: Instant) {
+        self.until.store(millis(now + LASTS), Ordering::Relaxed);
+    }
+
+    pub fn is_loud(&self) -> bool {
+        // Nearly always quiet: then nobody looks at a clock.
+        let until = self.until.load(Ordering::Relaxed);
+        if until == 0 {
+            return false;
+        }
+        let loud = millis(Instant::now()) < until;
+        if !loud {
+            let _ = self
+                .until
+                .compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        loud
+    }
+}
+
+type Connection = BoxFuture<'static, ()>;
+
+/// The threads; started when they are first needed.
+#[derive(Default)]
+pub struct Aside {
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Aside {
+    /// Runs a connection to its end, here while it is quiet and aside while it is loud.
+    pub async fn run<L>(&self, mut connection: Connection, is_loud: L)
+    where
+        L: Fn() -> bool + Clone + Send + Unpin + 'static,
+    {
+        loop {
+            let here = While {
+                connection: Some(connection),
+                stays: {
+                    let is_loud = is_loud.clone();
+                    move || !is_loud()
+                },
+            };
+            let Some(left) = here.await else { return };
+            let Some(handle) = self.handle() else {
+                // No threads are to be had: it goes on here.
+                return left.await;
+            };
+            let aside = While {
+                connection: Some(left),
+                stays: is_loud.clone(),
+            };
+            // It ends without an answer if it panicked, and with its runtime.
+            let Ok(Some(back)) = handle.spawn(aside).await else {
+                return;
+            };
+            connection = back;
+        }
+    }
+
+    fn handle(&self) -> Option<tokio::runtime::Handle> {
+        let mut runtime = self.runtime.lock();
+        if runtime.is_none() {
+            match start() {
+                Ok(started) => *runtime = Some(started),
+                Err(error) => tracing::warn!(%error, "no threads for loud planes"),
+            }
+        }
+        runtime.as_ref().map(|runtime| runtime.handle().clone())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.lock().take() {
+            // Waiting is not allowed among tasks; what still ran belongs to nobody.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn start() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .thread_name("mica-aside")
+        .on_thread_start(|| {
+            // Of a thread, not of the process: on Linux each has its own.
+            if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
+                tracing::warn!(%error, "threads for loud planes do not yield to others");
+            }
+        })
+        .enable_all()
+        .build()
+}
+
+/// Polls a connection as long as it is to stay; then gives it back. `None` once the connection has ended.
+struct While<S> {
+    connection: Option<Connection>,
+    stays: S,
+}
+
+impl<S: Fn() -> bool + Unpin> Future for While<S> {
+    type Output = Option<Connection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(None);
+        };
+        if connection.as_mut().poll(cx).is_ready() {
+            self.connection = None;
+            return Poll::Ready(None);
+        }
+        if (self.stays)() {
+            return Poll::Pending;
+        }
+        // Whoever polls it next is the one that is woken.
+        Poll::Ready(self.connection.take())
+    }
+}
+
+/// What a connection's requests last said about their plane.
+#[derive(Default)]
+pub struct Company(arc_swap::ArcSwapOption<Loud>);
+
+impl Company {
+    /// The connection serves this plane now.
+    pub fn keep(&self, loud: &Arc<Loud>) {
+        let known = self.0.load();
+        if known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, loud)) {
+            drop(known);
+            self.0.store(Some(loud.clone()));
+        }
+    }
+
+    pub fn is_loud(&self) -> bool {
+        self.0.load().as_ref().is_some_and(|loud| loud.is_loud())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_plane_is_loud_for_a_while_and_then_quiet_again() {
+        let loud = Loud::default();
+        assert!(!loud.is_loud());
+        loud.mark(Instant::now());
+        assert!(loud.is_loud());
+        let Some(long_ago) = Instant::now().checked_sub(2 * LASTS) else {
+            return;
+        };
+        loud.mark(long_ago);
+        assert!(!loud.is_loud() && loud.until.load(Ordering::Relaxed) == 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_moves_aside_while_it_is_loud_and_back_when_it_is_not() {
+        let (ask, mut asked) = mpsc::unbounded_channel::<()>();
+        let (say, mut said) = mpsc::unbounded_channel();
+        let connection: Connection = Box::pin(async move {
+            while asked.recv().await.is_some() {
+                let name = std::thread::current().name().unwrap_or_default().to_owned();
+                say.send(name == "mica-aside").unwrap();
+            }
+        });
+        let loud = Arc::new(AtomicBool::new(false));
+        let is_loud = {
+            let loud = loud.clone();
+            move || loud.load(Ordering::Relaxed)
+        };
+        let running = tokio::spawn(async move { Aside::default().run(connection, is_loud).await });
+        for aside in [false, true, true, false] {
+            loud.store(aside, Ordering::Relaxed);
+            // The first request after a change is still answered where the connection was.
+            ask.send(()).unwrap();
+            said.recv().await.unwrap();
+            ask.send(()).unwrap();
+            assert_eq!(said.recv().await, Some(aside));
+        }
+        drop(ask);
+        running.await.unwrap();
+    }
+}
