@@ -14,7 +14,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::ResourceExt as _;
 use mica_runtime::provider::Planes;
-use mica_runtime::{Access, Action, Cx, Manager, Object, ReconcileError, Reconciler};
+use mica_runtime::source::Object;
+use mica_runtime::{Access, Action, Cx, Manager, ReconcileError, Reconciler};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
