@@ -95,12 +95,10 @@ impl Garbage {
 
     fn present(&self, object: &Object, priority: Priority) {
         let meta = &object.meta;
-        if meta.awaits_dependents() || meta.orphans_dependents() {
-            self.queue.add(Item::object(object), priority);
-        } else if !meta.owner_references.is_empty()
-            && !meta.is_deleting()
-            && self.verified.get(&print(object)).is_none()
-        {
+        let has_dependents_to_settle = meta.awaits_dependents() || meta.orphans_dependents();
+        let may_be_garbage =
+            || !meta.owner_references.is_empty() && !meta.is_deleting() && self.verified.get(&print(object)).is_none();
+        if has_dependents_to_settle || may_be_garbage() {
             self.queue.add(Item::object(object), priority);
         }
         self.owners_of(object);

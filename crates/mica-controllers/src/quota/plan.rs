@@ -43,7 +43,8 @@ fn status(quota: &Value, found: &Found, now: Timestamp) -> Option<Value> {
     let is_so = |field: &str| object::get(quota, &["status", field]).unwrap_or(&Value::Null) == &wanted[field];
     // A quota that limits nothing says nothing.
     let says_nothing = hard.is_empty() && object::map(quota, &["status", "hard"]).is_none_or(Map::is_empty);
-    (!says_nothing && !(is_so("hard") && is_so("used"))).then_some(wanted)
+    let is_current = is_so("hard") && is_so("used");
+    (!says_nothing && !is_current).then_some(wanted)
 }
 
 #[cfg(test)]
