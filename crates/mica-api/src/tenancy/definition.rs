@@ -4,9 +4,10 @@
 
 use serde_json::{Value, json};
 
+use crate::definition::{Kind, age_column, column, immutable, ready_column, reference, text, wide, with_conditions};
+
 use super::{
-    CONTEXTS_ANNOTATION, GROUP, INFRASTRUCTURE_GROUP, MEMBERSHIPS, ORGANIZATIONS, PROJECT_CONTROL_PLANES, PROJECTS,
-    SUSPENSIONS, VERSION,
+    GROUP, INFRASTRUCTURE_GROUP, MEMBERSHIPS, ORGANIZATIONS, PROJECT_CONTROL_PLANES, PROJECTS, SUSPENSIONS, VERSION,
 };
 
 /// When conditions that nobody has set changed last.
@@ -23,61 +24,6 @@ pub fn definitions() -> Vec<Value> {
     ]
 }
 
-/// What tells one definition from another.
-struct Kind {
-    group: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    singular: &'static str,
-    scope: &'static str,
-    contexts: &'static str,
-    categories: &'static [&'static str],
-    columns: Value,
-    selectable: &'static [&'static str],
-    spec: Value,
-    status: Value,
-    required: &'static [&'static str],
-}
-
-impl Kind {
-    fn definition(self) -> Value {
-        let mut names = json!({"kind": self.kind, "listKind": format!("{}List", self.kind), "plural": self.plural,
-            "singular": self.singular});
-        if !self.categories.is_empty() {
-            names["categories"] = json!(self.categories);
-        }
-        let mut schema = json!({"type": "object", "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": self.spec,
-            "status": self.status,
-        }});
-        if !self.required.is_empty() {
-            schema["required"] = json!(self.required);
-        }
-        let mut version = json!({"name": VERSION, "served": true, "storage": true, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": schema}});
-        if self.columns.as_array().is_some_and(|columns| !columns.is_empty()) {
-            version["additionalPrinterColumns"] = self.columns;
-        }
-        if !self.selectable.is_empty() {
-            let fields: Vec<Value> = self.selectable.iter().map(|path| json!({"jsonPath": path})).collect();
-            version["selectableFields"] = fields.into();
-        }
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": format!("{}.{}", self.plural, self.group),
-                "annotations": {CONTEXTS_ANNOTATION: self.contexts},
-                "labels": {"app.kubernetes.io/managed-by": "mica"},
-            },
-            "spec": {"group": self.group, "scope": self.scope, "names": names, "versions": [version]},
-        })
-    }
-}
-
 fn organization() -> Value {
     let mut kind = text("Whether it is one person's or a company's.");
     kind["enum"] = json!(["Personal", "Standard"]);
@@ -85,11 +31,12 @@ fn organization() -> Value {
     immutable(&mut kind, "organization type is immutable");
     Kind {
         group: GROUP,
+        version: VERSION,
         kind: "Organization",
         plural: ORGANIZATIONS,
         singular: "organization",
         scope: "Cluster",
-        contexts: "Platform",
+        contexts: Some("Platform"),
         categories: &["datum"],
         columns: json!([
             column("Display Name", DISPLAY_NAME),
@@ -101,6 +48,7 @@ fn organization() -> Value {
         spec: json!({"type": "object", "default": {}, "properties": {"type": kind, "contactInfo": contact_info()}}),
         status: status(json!({"observedGeneration": {"type": "integer", "format": "int64"}})),
         required: &[],
+        rules: None,
     }
     .definition()
 }
@@ -156,11 +104,12 @@ fn membership() -> Value {
     };
     Kind {
         group: GROUP,
+        version: VERSION,
         kind: "OrganizationMembership",
         plural: MEMBERSHIPS,
         singular: "organizationmembership",
         scope: "Namespaced",
-        contexts: "Organization,User",
+        contexts: Some("Organization,User"),
         categories: &[],
         columns: json!([
             column("Organization", ".spec.organizationRef.name"),
@@ -188,6 +137,7 @@ fn membership() -> Value {
                 "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         })),
         required: &["spec"],
+        rules: None,
     }
     .definition()
 }
@@ -201,11 +151,12 @@ fn project() -> Value {
     immutable(&mut owner, "ownerRef is immutable");
     Kind {
         group: GROUP,
+        version: VERSION,
         kind: "Project",
         plural: PROJECTS,
         singular: "project",
         scope: "Cluster",
-        contexts: "Organization",
+        contexts: Some("Organization"),
         categories: &[],
         columns: json!([ready_column(), age_column()]),
         selectable: &[],
@@ -222,6 +173,7 @@ fn project() -> Value {
             }}}),
         ),
         required: &["spec"],
+        rules: None,
     }
     .definition()
 }
@@ -234,11 +186,12 @@ fn suspension() -> Value {
     let one_of = |values: &[&str]| json!({"type": "string", "enum": values});
     Kind {
         group: GROUP,
+        version: VERSION,
         kind: "ProjectSuspension",
         plural: SUSPENSIONS,
         singular: "projectsuspension",
         scope: "Cluster",
-        contexts: "Platform",
+        contexts: Some("Platform"),
         categories: &[],
         columns: json!([
             column("Project", ".spec.projectRef.name"),
@@ -261,6 +214,7 @@ fn suspension() -> Value {
         }}),
         status: json!({"type": "object", "properties": {"phase": {"type": "string", "enum": ["Active", "Lifted"]}}}),
         required: &["spec"],
+        rules: None,
     }
     .definition()
 }
@@ -273,75 +227,31 @@ fn project_control_plane() -> Value {
     status["properties"]["conditions"]["default"] = creating;
     Kind {
         group: INFRASTRUCTURE_GROUP,
+        version: VERSION,
         kind: "ProjectControlPlane",
         plural: PROJECT_CONTROL_PLANES,
         singular: "projectcontrolplane",
         scope: "Cluster",
-        contexts: "Platform",
+        contexts: Some("Platform"),
         categories: &[],
         columns: json!([]),
         selectable: &[],
         spec: json!({"type": "object"}),
         status,
         required: &["spec"],
+        rules: None,
     }
     .definition()
 }
 
 const DISPLAY_NAME: &str = r".metadata.annotations.kubernetes\.io/display-name";
 
-fn column(name: &str, path: &str) -> Value {
-    json!({"name": name, "type": "string", "jsonPath": path})
-}
-
-fn wide(mut column: Value) -> Value {
-    column["priority"] = 1.into();
-    column
-}
-
-fn ready_column() -> Value {
-    column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#)
-}
-
-fn age_column() -> Value {
-    json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
-}
-
-fn text(description: &str) -> Value {
-    json!({"type": "string", "description": description})
-}
-
-fn reference(description: &str) -> Value {
-    json!({"type": "object", "description": description, "required": ["name"],
-        "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 253}}})
-}
-
-fn immutable(schema: &mut Value, message: &str) {
-    schema["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf", "message": message}]);
-}
-
 /// A status with conditions: a fresh object already has one, which says that nothing is known yet.
 fn status(more: Value) -> Value {
     let unknown = json!([{"type": "Ready", "status": "Unknown", "reason": "Unknown",
         "message": "Waiting for control plane to reconcile", "lastTransitionTime": NEVER}]);
-    let mut status = json!({"type": "object", "default": {"conditions": unknown}, "properties": more});
-    status["properties"]["conditions"] = json!({
-        "type": "array",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-        "default": unknown,
-        "items": {
-            "type": "object",
-            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
-            "properties": {
-                "type": {"type": "string", "maxLength": 316},
-                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-                "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
-                "message": {"type": "string", "maxLength": 32768},
-                "lastTransitionTime": {"type": "string", "format": "date-time"},
-                "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
-            },
-        },
-    });
+    let mut status = with_conditions(more);
+    status["default"] = json!({"conditions": unknown});
+    status["properties"]["conditions"]["default"] = unknown;
     status
 }

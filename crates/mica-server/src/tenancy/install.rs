@@ -3,7 +3,7 @@
 //! Applied by force under our own name: what somebody added beside them (labels, more versions) stays, and a start that
 //! changes nothing writes nothing.
 
-use mica_api::tenancy;
+use mica_api::{control_plane, tenancy};
 use mica_machinery::kind::extension::definition;
 use mica_machinery::managed::OnConflict;
 use mica_machinery::object;
@@ -20,9 +20,9 @@ use crate::serve::Server;
 const MANAGER: &str = "mica";
 
 impl Server {
-    /// Installs the definitions of organizations and projects. They are established when this returns.
+    /// Installs the definitions of organizations, projects and control planes. They are established when this returns.
     pub(crate) async fn install_tenancy(&self) -> Result<(), ApiError> {
-        for definition in tenancy::definitions() {
+        for definition in tenancy::definitions().into_iter().chain(control_plane::definitions()) {
             let name = object::name(&definition).to_owned();
             let request = ApplyRequest {
                 applied: definition,
