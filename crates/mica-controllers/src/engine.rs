@@ -40,6 +40,10 @@ pub trait Controller: Send + Sync + 'static {
     /// Puts what is to be done about it into the queue. Must not wait.
     fn hear(&self, notice: &Notice);
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal>;
+    /// Hears what no notice tells (other servers, say), for as long as the workers run.
+    async fn listen(&self) {
+        std::future::pending().await
+    }
 }
 
 /// A queue for a controller.
@@ -63,6 +67,13 @@ impl Engine {
     /// Starts the workers of every controller.
     pub fn start(&self, tasks: &TaskTracker, stop: &CancellationToken) {
         for controller in &self.controllers {
+            let (listening, end) = (controller.clone(), stop.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = end.cancelled() => {}
+                    () = listening.listen() => {}
+                }
+            });
             for _ in 0..controller.workers() {
                 let (controller, stop) = (controller.clone(), stop.clone());
                 tasks.spawn(async move {

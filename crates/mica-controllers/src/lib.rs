@@ -8,9 +8,13 @@
 
 mod aggregation;
 mod api;
+mod class;
 mod companion;
 mod condition;
+pub mod control_plane;
+pub mod dedicated;
 mod dependent;
+mod endpoint;
 mod engine;
 mod event;
 mod fleet;
@@ -19,11 +23,13 @@ mod garbage;
 mod kinds;
 mod membership;
 mod meta;
+mod migration;
 mod namespace;
 mod organization;
 mod place;
 mod project;
 mod quota;
+mod registration;
 mod select;
 mod token;
 
@@ -34,9 +40,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use aggregation::Aggregation;
-use api::Api;
+pub use api::{Api, Refusal};
+use class::Classes;
 use companion::{Companion, Companions};
+use control_plane::ControlPlanes;
 use dependent::{Dependents, ServerIndex};
+use endpoint::Endpoints;
 use engine::{Controller, Engine};
 pub use fleet::run_fleet;
 use follow::Server;
@@ -48,6 +57,7 @@ use namespace::Namespaces;
 use organization::Organizations;
 use project::Projects;
 use quota::Quotas;
+use registration::Registrations;
 pub use select::{Name, Selection, Unknown};
 use token::Tokens;
 
@@ -60,6 +70,8 @@ pub struct Options {
     pub controllers: Selection,
     /// Who signs the server's certificate, in PEM, as every namespace is told. Without it none is.
     pub root_ca: Option<String>,
+    /// How control planes are run. Without it none are: their objects are left to somebody else.
+    pub control_planes: Option<control_plane::Settings>,
 }
 
 /// Runs controllers against a server and all its planes until told to stop. What they are about when that happens is given
@@ -135,7 +147,23 @@ fn controllers(
             Name::Project => Arc::new(Projects::new(api)),
             Name::Organization => Arc::new(Organizations::new(api)),
             Name::Membership => Arc::new(Memberships::new(api)),
+            name => match operator(name, server, api, options) {
+                Some(controller) => controller,
+                None => continue,
+            },
         });
     }
     all
+}
+
+/// The controllers of control planes. They run where they were told how, on servers of any make, and never inside a plane.
+fn operator(name: Name, server: Server, api: Api, options: &Options) -> Option<Arc<dyn Controller>> {
+    let settings = options.control_planes.as_ref().filter(|_| server != Server::Plane)?;
+    Some(match name {
+        Name::ControlPlane => Arc::new(ControlPlanes::new(api, settings.clone())),
+        Name::ControlPlaneRegistration => Arc::new(Registrations::new(api)),
+        Name::ControlPlaneEndpoint => Arc::new(Endpoints::new(api)),
+        Name::ControlPlaneClass => Arc::new(Classes::new(api)),
+        _ => return None,
+    })
 }

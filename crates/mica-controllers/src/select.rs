@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The word for all controllers that run control planes.
+const OPERATOR: &str = "control-plane";
+
 /// A controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Name {
@@ -15,10 +18,14 @@ pub enum Name {
     Project,
     Organization,
     Membership,
+    ControlPlane,
+    ControlPlaneRegistration,
+    ControlPlaneEndpoint,
+    ControlPlaneClass,
 }
 
 impl Name {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Namespace,
         Self::Garbage,
         Self::Quota,
@@ -29,6 +36,18 @@ impl Name {
         Self::Project,
         Self::Organization,
         Self::Membership,
+        Self::ControlPlane,
+        Self::ControlPlaneRegistration,
+        Self::ControlPlaneEndpoint,
+        Self::ControlPlaneClass,
+    ];
+
+    /// What runs control planes: chosen together by one word.
+    const OPERATOR: [Self; 4] = [
+        Self::ControlPlane,
+        Self::ControlPlaneRegistration,
+        Self::ControlPlaneEndpoint,
+        Self::ControlPlaneClass,
     ];
 
     /// Upstream's name.
@@ -49,13 +68,20 @@ impl Name {
             Self::Project => ("project-controller", "project"),
             Self::Organization => ("organization-controller", "organization"),
             Self::Membership => ("organization-membership-controller", "organization-membership"),
+            Self::ControlPlane => ("control-plane-controller", "controlplane"),
+            Self::ControlPlaneRegistration => ("control-plane-registration-controller", "control-plane-registration"),
+            Self::ControlPlaneEndpoint => ("control-plane-endpoint-controller", "control-plane-endpoint"),
+            Self::ControlPlaneClass => ("control-plane-class-controller", "control-plane-class"),
         }
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|name| name.names().0 == text || name.names().1 == text)
+    /// Those that a word means: one, or all that go together.
+    fn parse(text: &str) -> Vec<Self> {
+        if text == OPERATOR {
+            return Self::OPERATOR.to_vec();
+        }
+        let means = |name: &Self| name.names().0 == text || name.names().1 == text;
+        Self::ALL.into_iter().filter(means).collect()
     }
 }
 
@@ -91,12 +117,15 @@ impl Selection {
         let mut all = false;
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for word in words.iter().map(AsRef::as_ref) {
-            let known = |text: &str| Name::parse(text).ok_or_else(|| Unknown(word.to_owned()));
+            let known = |text: &str| match Name::parse(text) {
+                none if none.is_empty() => Err(Unknown(word.to_owned())),
+                some => Ok(some),
+            };
             match (word, word.strip_prefix('-')) {
                 ("*", _) => all = true,
                 (_, Some("*")) => all = false,
-                (_, Some(text)) => without.push(known(text)?),
-                (text, None) => with.push(known(text)?),
+                (_, Some(text)) => without.extend(known(text)?),
+                (text, None) => with.extend(known(text)?),
             }
         }
         let chosen = |name: &Name| with.contains(name) || (all && !without.contains(name));
@@ -129,6 +158,10 @@ mod tests {
         check(&["namespace-controller", "-*"], &[Name::Namespace]);
         let all_but = Name::ALL.into_iter().filter(|name| *name != Name::Garbage);
         check(&["-garbagecollector", "*"], &all_but.collect::<Vec<_>>());
+        check(&["control-plane"], &Name::OPERATOR);
+        check(&["control-plane-class"], &[Name::ControlPlaneClass]);
+        let without_operator = Name::ALL.into_iter().filter(|name| !Name::OPERATOR.contains(name));
+        check(&["*", "-control-plane"], &without_operator.collect::<Vec<_>>());
         let unknown = Selection::parse(&["*", "-nodes"]).unwrap_err().to_string();
         assert!(unknown.starts_with("\"-nodes\" is not in the list of known controllers: namespace-controller, "));
     }

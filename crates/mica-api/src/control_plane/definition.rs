@@ -36,7 +36,11 @@ fn control_plane() -> Value {
             column("Phase", ".status.phase"),
             age_column(),
         ]),
-        selectable: &[".spec.classRef.name", ".spec.endpointRef.name"],
+        selectable: &[
+            ".spec.classRef.name",
+            ".spec.endpointRef.name",
+            ".spec.virtual.clusterPath",
+        ],
         spec: json!({"type": "object", "properties": {
             "classRef": optional_reference("What the control planes of a kind have in common."),
             "mode": one_of(&["Virtual", "Dedicated"], "Among others on a shared server, or on a server of its own.", Some("Virtual")),

@@ -15,7 +15,9 @@ pub use kind::{
     DeletionPolicy, EndpointPolicy, EndpointTemplates, EndpointType, Gateway, Migration, MigrationStep, Mode,
     ObjectRef, Phase, PublishedEndpoint, RegistrationMode, SecretRef, TypedRef, Virtual,
 };
-pub use name::{kubeconfig_secret, management_namespace, same_service, service_is_valid};
+pub use name::{
+    gateway_endpoint, kubeconfig_secret, label_value, management_namespace, same_service, service_is_valid,
+};
 
 pub const GROUP: &str = "controlplane.kplane.dev";
 pub const VERSION: &str = "v1alpha1";
@@ -36,6 +38,17 @@ pub const MANAGED_LABEL: &str = "controlplane.kplane.dev/managed";
 pub const REGISTER_ANNOTATION: &str = "controlplane.kplane.dev/register";
 /// On a ControlPlane: the id of a retained plane that it may take over.
 pub const ADOPT_ANNOTATION: &str = "controlplane.kplane.dev/adopt";
+
+/// On what belongs to a ControlPlane, its plane among it: the ControlPlane's name, however long.
+pub const CONTROL_PLANE_ANNOTATION: &str = "controlplane.kplane.dev/control-plane";
+/// On a plane: the uid of the ControlPlane whose it is.
+pub const UID_ANNOTATION: &str = "controlplane.kplane.dev/uid";
+/// On a plane that outlived its ControlPlane: that one's name, as [`label_value`] has it.
+pub const RETAINED_LABEL: &str = "controlplane.kplane.dev/retained";
+/// On a kubeconfig Secret: the server whose token it holds.
+pub const SERVER_ANNOTATION: &str = "controlplane.kplane.dev/server";
+/// On a ConfigMap of the management plane's [`ADMIN_NAMESPACE`]: the addon that it holds manifests of.
+pub const ADDON_LABEL: &str = "controlplane.kplane.dev/addon";
 
 /// Keys of the kubeconfig Secret.
 pub const KUBECONFIG: &str = "kubeconfig";
@@ -82,6 +95,11 @@ pub mod reason {
     pub const ADDON_FAILED: &str = "AddonFailed";
     pub const PROVIDER_NOT_FOUND: &str = "ProviderNotFound";
     pub const PROVISIONING: &str = "Provisioning";
+    pub const PLANE_NOT_ACTIVE: &str = "PlaneNotActive";
+    pub const NAMESPACE_TAKEN: &str = "NamespaceTaken";
+    pub const REGISTRATION_TAKEN: &str = "RegistrationTaken";
+    pub const NOT_REGISTERED: &str = "NotRegistered";
+    pub const FAILED: &str = "Failed";
     pub const RETAINED: &str = "Retained";
     pub const DELETING: &str = "Deleting";
     pub const MIGRATING: &str = "Migrating";

@@ -23,6 +23,19 @@ pub fn kubeconfig_secret(control_plane: &str) -> String {
     format!("cp-{}-kubeconfig-{}", cut(control_plane, 30), digest(control_plane))
 }
 
+/// A control plane's name as the value of a label, which is shorter than names may be.
+pub fn label_value(control_plane: &str) -> String {
+    if control_plane.len() <= LONGEST {
+        return control_plane.to_owned();
+    }
+    format!("{}-{}", cut(control_plane, 40), digest(control_plane))
+}
+
+/// The ControlPlaneEndpoint that the gateway of a class makes for a control plane.
+pub fn gateway_endpoint(control_plane: &str) -> String {
+    format!("{control_plane}-endpoint")
+}
+
 /// The first characters. Names are ASCII; what is not cannot be one, and is not cut inside a character.
 fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name)

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mica_controllers::{Options, Selection};
+use mica_controllers::control_plane::{Home, Settings};
+use mica_controllers::{Api, Options, Selection};
 use mica_server::authz::User;
 use mica_testkit::kube::client::Body;
 use mica_testkit::kube::{self, Client};
@@ -36,7 +37,15 @@ impl World {
     pub async fn with(server: TestServer, controllers: &[&str]) -> Self {
         server.server().admit_controllers().await.unwrap();
         let inside = server.client_inside(User::controllers());
-        Self::run(server, inside, controllers)
+        let settings = Settings::new(home(&server));
+        Self::run(server, inside, controllers, Some(settings))
+    }
+
+    /// A server whose control planes are run like this.
+    pub async fn with_settings(server: TestServer, settings: Settings) -> Self {
+        server.server().admit_controllers().await.unwrap();
+        let inside = server.client_inside(User::controllers());
+        Self::run(server, inside, &["*"], Some(settings))
     }
 
     /// A server that controllers take for somebody else's: it has no `objects`, and none of the controllers' work is done.
@@ -55,14 +64,15 @@ impl World {
                 inside.send(request).await
             }
         });
-        Self::run(server, Client::new(without_objects, "default"), &["*"])
+        Self::run(server, Client::new(without_objects, "default"), &["*"], None)
     }
 
-    fn run(server: TestServer, inside: Client, controllers: &[&str]) -> Self {
+    fn run(server: TestServer, inside: Client, controllers: &[&str], control_planes: Option<Settings>) -> Self {
         let stop = CancellationToken::new();
         let options = Options {
             controllers: Selection::parse(controllers).unwrap(),
             root_ca: Some("a certificate\n".to_owned()),
+            control_planes,
         };
         tokio::spawn(mica_controllers::run(inside, options, stop.clone()));
         let client = server.client_inside(User::system());
@@ -204,6 +214,15 @@ impl Place {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata});
         let path = format!("/apis/example.com/v1/namespaces/{namespace}/widgets");
         self.create(&path, object).await
+    }
+}
+
+/// A server as a place for the planes of control planes.
+pub fn home(server: &TestServer) -> Home {
+    Home {
+        api: Api::new(server.client_inside(User::controllers())),
+        url: server.url(),
+        ca: Some(server.authority().certificate_pem().to_owned()),
     }
 }
 

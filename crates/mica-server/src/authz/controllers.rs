@@ -1,6 +1,6 @@
 //! What controllers that run beside the server may do: a role of root, like anybody's.
 
-use mica_api::tenancy;
+use mica_api::{control_plane, tenancy};
 use mica_machinery::kind::rbac::GROUP;
 use mica_machinery::managed;
 use serde_json::{Value, json};
@@ -101,6 +101,15 @@ fn rules() -> Value {
         {"apiGroups": [plane::GROUP], "resources": ["planes"], "verbs": ["create"]},
         {"apiGroups": [tenancy::INFRASTRUCTURE_GROUP], "resources": [tenancy::PROJECT_CONTROL_PLANES], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
+        // What control planes come with.
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {
+            "apiGroups": [control_plane::GROUP],
+            "resources": [control_plane::ENDPOINTS, control_plane::REGISTRATIONS],
+            "verbs": ["create"],
+        },
+        {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes"], "verbs": ["create"]},
+        {"apiGroups": [plane::GROUP], "resources": ["planes/arrive", "planes/open"], "verbs": ["create"]},
     ])
 }
 

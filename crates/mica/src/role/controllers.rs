@@ -33,6 +33,7 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
         let options = Options {
             controllers: chosen.clone(),
             root_ca: root_ca.clone().or_else(|| pem(&config)),
+            control_planes: None,
         };
         servers.push((config, options));
     }

@@ -1,7 +1,8 @@
 //! The controllers in the server's own process: they reach it by its API, without a connection.
 
 use anyhow::anyhow;
-use mica_controllers::Options;
+use mica_controllers::control_plane::{self, Home};
+use mica_controllers::{Api, Options};
 use mica_server::http::{InProcess, Service};
 use mica_server::pki::Authority;
 
@@ -9,14 +10,20 @@ use super::running::Running;
 use crate::config::Settings;
 
 /// Starts the controllers that the settings choose. They are somebody to the server: what they may do is a role of root.
-pub async fn start(settings: &Settings, running: &Running, authority: &Authority) -> anyhow::Result<()> {
+pub async fn start(settings: &Settings, running: &Running, authority: &Authority, url: &str) -> anyhow::Result<()> {
     let admitted = running.server().admit_controllers().await;
     admitted.map_err(|error| anyhow!("letting controllers in: {error}"))?;
+    let client = client(running.inside.clone());
+    let home = Home {
+        api: Api::new(client.clone()),
+        url: url.to_owned(),
+        ca: Some(authority.certificate_pem().to_owned()),
+    };
     let options = Options {
         controllers: settings.controllers.clone(),
         root_ca: Some(authority.certificate_pem().to_owned()),
+        control_planes: Some(control_plane::Settings::new(home)),
     };
-    let client = client(running.inside.clone());
     running
         .tasks
         .spawn(mica_controllers::run(client, options, running.drain.clone()));

@@ -93,7 +93,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     running
         .tasks
         .spawn(pki.renewal(certificates).run(running.drain.clone()));
-    controllers::start(settings, &running, &authority).await?;
+    controllers::start(settings, &running, &authority, &url).await?;
     announce(&running, &url, &kubeconfig).await?;
     Ok(running)
 }

@@ -1,0 +1,43 @@
+//! What the operator of control planes is told when it starts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Home;
+use crate::dedicated::Provider;
+
+/// How long credentials are good for unless told otherwise.
+pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// The shortest that servers issue.
+pub const SHORTEST_LIFETIME: Duration = Duration::from_secs(600);
+
+/// How control planes are run.
+#[derive(Clone)]
+pub struct Settings {
+    /// The server that virtual control planes share.
+    pub home: Home,
+    /// Who runs servers for dedicated ones, found by their kind.
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// A directory of addons: a folder of manifests each, or a file.
+    pub addons: Option<PathBuf>,
+    /// How long credentials are good for. They are renewed after two thirds of it.
+    pub lifetime: Duration,
+}
+
+impl Settings {
+    /// With a server that is shared, and nothing else.
+    pub fn new(home: Home) -> Self {
+        Self {
+            home,
+            providers: Vec::new(),
+            addons: None,
+            lifetime: LIFETIME,
+        }
+    }
+
+    /// The provider of a kind.
+    pub fn provider(&self, kind: &str) -> Option<&Arc<dyn Provider>> {
+        self.providers.iter().find(|provider| provider.kind() == kind)
+    }
+}

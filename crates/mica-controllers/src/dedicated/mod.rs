@@ -1,0 +1,78 @@
+//! Servers of their own for dedicated control planes: what the operator asks of whoever runs them.
+//!
+//! A dedicated control plane is a plane of the same name on a server that has no other. So a provider gives a [`Home`], and
+//! everything else (the plane, credentials, addons, endpoints) is as it is on the shared server.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mica_api::control_plane::DeletionPolicy;
+use tokio::sync::broadcast;
+
+use crate::control_plane::Home;
+
+/// The provider of control planes that name none.
+pub const DEFAULT_KIND: &str = "Process";
+
+/// A server that is to be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The ControlPlane's name.
+    pub name: String,
+    /// The name of its plane.
+    pub cluster_path: String,
+    /// Which of the binaries that the provider knows; its own choice if none.
+    pub version: Option<String>,
+    /// What `parametersRef` holds.
+    pub parameters: BTreeMap<String, String>,
+    /// Who signs the certificate by which the shared server passes requests on, in PEM; and to whom this one passes them.
+    pub trusts: Option<String>,
+}
+
+/// How a server stands.
+#[derive(Clone)]
+pub enum Provisioned {
+    /// It is on its way; [`Provider::changes`] tells when it is there.
+    Pending { message: String },
+    Running { home: Home, version: String },
+}
+
+/// How far the end of a server is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Retired {
+    /// It is on its way; [`Provider::changes`] tells when it is there.
+    Pending { message: String },
+    /// Nothing runs any more. What it held is kept or gone, as was asked.
+    Done,
+}
+
+/// Why a server cannot be as it is wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// What is asked for cannot be: nothing changes until that does.
+    #[error("{message}")]
+    Unacceptable { reason: &'static str, message: String },
+    /// It failed, and may not the next time.
+    #[error("{message}")]
+    Failed { message: String },
+}
+
+/// Runs servers. Everything here can be asked again at any time, and answers at once: what takes longer goes on by itself and
+/// is told by [`Provider::changes`].
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// What `spec.dedicated.providerRef.kind` calls it.
+    fn kind(&self) -> &'static str;
+
+    /// Starts what is missing and changes what is otherwise.
+    async fn provision(&self, wanted: &Wanted) -> Result<Provisioned, Refused>;
+
+    /// The server of a control plane if there is one, running or being started. Makes none.
+    async fn find(&self, name: &str) -> Result<Option<Provisioned>, Refused>;
+
+    /// Ends the server of a control plane; what it held is kept or destroyed. One that is not there is done.
+    async fn retire(&self, name: &str, policy: DeletionPolicy) -> Result<Retired, Refused>;
+
+    /// Names of control planes whose server came, went or changed.
+    fn changes(&self) -> broadcast::Receiver<String>;
+}

@@ -1,0 +1,48 @@
+//! Resolves registrations of control planes: where services reach them, and by what.
+
+use async_trait::async_trait;
+use mica_runtime::Request;
+use mica_runtime::queue::{Outcome, Queue};
+
+use crate::api::{Api, Refusal};
+use crate::engine::{self, Controller};
+use crate::meta::Notice;
+use crate::select::Name;
+
+const WORKERS: usize = 4;
+
+pub struct Registrations {
+    #[expect(dead_code, reason = "it is asked when there is something to do")]
+    api: Api,
+    queue: Queue,
+}
+
+impl Registrations {
+    pub fn new(api: Api) -> Self {
+        Self {
+            api,
+            queue: engine::queue(),
+        }
+    }
+}
+
+#[async_trait]
+impl Controller for Registrations {
+    fn name(&self) -> Name {
+        Name::ControlPlaneRegistration
+    }
+
+    fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    fn workers(&self) -> usize {
+        WORKERS
+    }
+
+    fn hear(&self, _notice: &Notice) {}
+
+    async fn work(&self, _request: &Request) -> Result<Outcome, Refusal> {
+        Ok(Outcome::Done)
+    }
+}
