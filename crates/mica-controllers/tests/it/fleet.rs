@@ -24,6 +24,7 @@ async fn what_is_engaged_has_controllers_until_it_is_let_go() {
     let options = Options {
         controllers: Selection::default(),
         root_ca: None,
+        control_planes: None,
     };
     let (stop, running) = (CancellationToken::new(), fleet.clone());
     let ended = tokio::spawn({
