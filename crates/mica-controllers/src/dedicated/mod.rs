@@ -33,8 +33,13 @@ pub struct Wanted {
 #[derive(Clone)]
 pub enum Provisioned {
     /// It is on its way; [`Provider::changes`] tells when it is there.
-    Pending { message: String },
-    Running { home: Home, version: String },
+    Pending {
+        message: String,
+    },
+    Running {
+        home: Home,
+        version: String,
+    },
 }
 
 /// How far the end of a server is.
