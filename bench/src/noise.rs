@@ -1,7 +1,7 @@
 //! The noise: one plane driven by as many clients as can be, in a process of its own that yields the processors.
 //!
-//! It runs at the lowest priority, because it stands for machines elsewhere: what it takes from the server it shall take by
-//! what the server does for it, and not by competing with it for this machine.
+//! It runs only when nobody else wants to, because it stands for machines elsewhere: what it takes from the server it shall
+//! take by what the server does for it, and not by competing with it for this machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub struct Volume {
 /// Starts the noise; it ends when the child is dropped.
 pub fn start(kubeconfig: &Path, prefix: &str, volume: Volume) -> Result<Child> {
     let own = std::env::current_exe()?;
-    let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(own).arg("noise");
+    let mut command = Command::new("chrt");
+    command.args(["--idle", "0"]).arg(own).arg("noise");
     command.arg("--kubeconfig").arg(kubeconfig).args(["--prefix", prefix]);
     command.args(["--clients", &volume.clients.to_string()]);
     command.args(["--watches", &volume.watches.to_string()]);

@@ -1,6 +1,6 @@
 //! The one thread that changes the store.
 //!
-//! It takes all transactions that wait, checks their comparisons against the index and against each other, writes them to
+//! It takes the transactions that wait ([`line`] says which), checks their comparisons against the index and against each other, writes them to
 //! the log as one frame with one sync, then makes them visible: index, watches, answers, in this order. Whatever is asked
 //! for meanwhile forms the next group. So readers never see what is not durable, and comparisons need no locks.
 //!
@@ -9,10 +9,12 @@
 
 mod group;
 mod job;
+mod line;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -26,11 +28,8 @@ use super::signal::{LogSize, Signals, Stuck};
 use crate::store::{CommitError, Committed, Revision, Signal, Txn, Write};
 pub(super) use group::now_ms;
 pub(super) use job::{Carry, Forget, Job, Sweep};
+use line::Line;
 
-/// Transactions written together at most. More would only make watchers' batches larger: the sync is shared by then.
-const GROUP: usize = 512;
-/// Bytes of transactions written together at most, beyond the first.
-const GROUP_BYTES: usize = 4 << 20;
 /// Transactions that wait at most; more have to wait for a place.
 pub(super) const QUEUE: usize = 1024;
 /// The largest transaction. A Kubernetes request body is at most 3 MiB.
@@ -171,18 +170,23 @@ impl Committer {
 
     /// Works until it is told to close. Returns what a last checkpoint needs to know.
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) -> (Checkpoint, Log) {
+        let mut line = Line::new();
         while let Some(first) = requests.blocking_recv() {
-            let job = match first {
-                Request::Job(job) => Some(job),
-                Request::Commit(first) => {
-                    let (group, job) = gather(first, &mut requests);
-                    match self.wait_for_index() {
-                        IndexState::Flowing => self.commit_group(group),
-                        IndexState::Stuck(stuck) => self.refuse_growth(group, stuck),
-                    }
-                    job
+            let mut job = line.take_in(first, Instant::now());
+            loop {
+                let now = Instant::now();
+                if job.is_none() {
+                    job = line.fill(&mut requests, now);
                 }
-            };
+                let group = line.next_group(now);
+                if group.is_empty() {
+                    break;
+                }
+                match self.wait_for_index() {
+                    IndexState::Flowing => self.commit_group(group),
+                    IndexState::Stuck(stuck) => self.refuse_growth(group, stuck),
+                }
+            }
             match job {
                 Some(Job::Close) => break,
                 Some(job) => {
@@ -353,21 +357,4 @@ impl Frame<'_> {
         self.live.push((entry.position.segment, entry.position.length.into()));
         entry
     }
-}
-
-/// All transactions that wait, up to the bounds of a group, and the job that ended it.
-fn gather(first: CommitRequest, requests: &mut mpsc::Receiver<Request>) -> (Vec<CommitRequest>, Option<Job>) {
-    let mut bytes = first.bytes;
-    let mut group = vec![first];
-    while group.len() < GROUP && bytes < GROUP_BYTES {
-        match requests.try_recv() {
-            Ok(Request::Commit(next)) => {
-                bytes += next.bytes;
-                group.push(next);
-            }
-            Ok(Request::Job(job)) => return (group, Some(job)),
-            Err(_) => break,
-        }
-    }
-    (group, None)
 }
