@@ -48,6 +48,9 @@ pub enum Refusal {
     UnknownKind { api_version: String, kind: String },
     #[error("objects of kind {0:?} could not be read a moment ago")]
     Troubled(String),
+    /// Somebody else who was asked, no API server, failed.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 impl Refusal {
@@ -80,6 +83,15 @@ impl Refusal {
     /// Somebody else wrote meanwhile, or was first.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
+    }
+
+    /// Whether the same request may do better in a while, with nothing else changed.
+    pub fn is_passing(&self) -> bool {
+        let unsaid = matches!(
+            self,
+            Self::Unreachable(_) | Self::Late | Self::Unreadable(_) | Self::Troubled(_) | Self::Elsewhere(_)
+        );
+        unsaid || self.is_conflict() || self.code() == 429 || self.code() >= 500
     }
 
     /// Nothing new may be made there: the namespace or the plane is being deleted.
@@ -265,6 +277,20 @@ impl Api {
     /// A merge patch, which every kind takes.
     pub async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Refusal> {
         self.write(Method::PATCH, path, "application/merge-patch+json", patch)
+            .await
+    }
+
+    /// Makes an object of what is said, or makes what is there so: by server-side apply under a name, and by force. What is
+    /// so already is not written.
+    pub async fn apply(&self, path: &str, manager: &str, object: &Value) -> Result<Value, Refusal> {
+        let at = format!("{path}?fieldManager={manager}&force=true");
+        self.write(Method::PATCH, &at, "application/apply-patch+yaml", object)
+            .await
+    }
+
+    /// Deletes the object with this uid, whatever became of it since it was looked at.
+    pub async fn delete_uid(&self, path: &str, uid: &str) -> Result<(), Refusal> {
+        self.delete_with(path, Propagation::Background, Some(json!({"uid": uid})))
             .await
     }
 

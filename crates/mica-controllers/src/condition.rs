@@ -53,6 +53,17 @@ pub fn with(conditions: &Value, changes: &[Change], now: &str) -> Value {
     all.into()
 }
 
+/// The same, of conditions that say which generation they are about.
+pub fn with_generation(conditions: &Value, changes: &[Change], generation: &Value, now: &str) -> Value {
+    let mut all = with(conditions, changes, now);
+    for condition in all.as_array_mut().into_iter().flatten() {
+        if !generation.is_null() && changes.iter().any(|change| condition["type"] == change.r#type) {
+            condition["observedGeneration"] = generation.clone();
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Items of one plane with workers at once, so that a busy plane leaves some to the others.
 const PER_PLANE: usize = 8;
 /// The longest pause between tries of what fails.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+pub const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 /// Failures in a row that are nobody's concern: races with others, and servers that start.
 const QUIET_FAILURES: u32 = 4;
 

@@ -8,6 +8,67 @@ use crate::api::Api;
 use crate::meta::{Object, Owner};
 use crate::place;
 
+/// Something that happened to an object.
+pub struct Told {
+    pub kind: Severity,
+    pub reason: String,
+    pub message: String,
+}
+
+/// Whether somebody should look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    Normal,
+    Warning,
+}
+
+impl Severity {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Tells what happened to an object of root, as whoever is named.
+pub async fn tell(api: &Api, component: &str, object: &serde_json::Value, told: &Told) {
+    let meta = &object["metadata"];
+    let namespace = meta["namespace"].as_str().unwrap_or("default");
+    let now = Timestamp::now();
+    let (name, uid) = (
+        meta["name"].as_str().unwrap_or_default(),
+        meta["uid"].as_str().unwrap_or_default(),
+    );
+    let print = xxh3_64(format!("{uid}{}{}{now}", told.reason, told.message).as_bytes());
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{name}.{print:016x}"), "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": object["apiVersion"],
+            "kind": object["kind"],
+            "namespace": meta["namespace"],
+            "name": name,
+            "uid": uid,
+            "resourceVersion": meta["resourceVersion"],
+        },
+        "reason": told.reason,
+        "message": told.message,
+        "type": told.kind.as_str(),
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    });
+    let path = place::collection(&place::Place::root(), "v1", "events", Some(namespace));
+    if let Err(refusal) = api.create(&path, &event).await {
+        tracing::debug!(object = name, %refusal, "an event could not be told");
+    }
+}
+
 /// Who tells of garbage.
 const COMPONENT: &str = "garbage-collector-controller";
 

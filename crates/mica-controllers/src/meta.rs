@@ -25,6 +25,16 @@ pub struct Meta {
     pub finalizers: Vec<CompactString>,
     pub owner_references: Vec<Owner>,
     pub annotations: Marks,
+    pub labels: Tags,
+}
+
+/// The labels that controllers look at.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Tags {
+    /// The operator of control planes keeps it.
+    #[serde(rename = "controlplane.kplane.dev/managed")]
+    pub managed: Option<CompactString>,
 }
 
 /// What an all-planes read says of an object beside what it says itself, and the annotations that controllers look at.
@@ -47,6 +57,8 @@ pub struct Marks {
     pub account: Option<CompactString>,
     #[serde(rename = "kubernetes.io/service-account.uid")]
     pub account_uid: Option<CompactString>,
+    #[serde(rename = "controlplane.kplane.dev/control-plane")]
+    pub control_plane: Option<CompactString>,
 }
 
 /// An owner, as its dependent names it.

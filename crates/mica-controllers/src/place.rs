@@ -31,6 +31,11 @@ impl Place {
         &self.0
     }
 
+    /// The plane's name; root has none.
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_str().split_once(BETWEEN).map(|(name, _)| name)
+    }
+
     /// The path that all of its addresses begin with.
     pub fn prefix(&self) -> String {
         match self.0.as_str().split_once(BETWEEN) {

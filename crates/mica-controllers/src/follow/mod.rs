@@ -5,7 +5,7 @@
 
 pub mod graph;
 mod kinds;
-mod whole;
+pub mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

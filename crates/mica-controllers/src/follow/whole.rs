@@ -12,7 +12,7 @@ use mica_runtime::queue::Priority;
 use super::{Listener, OBJECTS, Pause};
 use crate::api::{Api, EventType, Line, Partial, Refusal};
 use crate::meta::{Notice, Object, Seen, What};
-use crate::place::Place;
+use crate::place::{Place, query_value};
 
 const ALL_PLANES: &str = "/clusters/*/control-plane";
 const PLANE_KIND: (&str, &str) = ("mica.dev", "planes");
@@ -20,6 +20,8 @@ const PLANE_KIND: (&str, &str) = ("mica.dev", "planes");
 pub struct Stream {
     api: Api,
     scope: Scope,
+    /// The label that objects must have to be told of; any if none.
+    label: Option<&'static str>,
     /// The version that was heard last; none before the whole state was.
     heard: Option<CompactString>,
 }
@@ -40,6 +42,7 @@ impl Stream {
         Self {
             api,
             scope: Scope::Root,
+            label: None,
             heard: None,
         }
     }
@@ -48,8 +51,15 @@ impl Stream {
         Self {
             api,
             scope: Scope::Planes,
+            label: None,
             heard: None,
         }
+    }
+
+    /// Only what has a label, whatever its value.
+    pub fn labelled(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
+        self
     }
 
     pub async fn follow(mut self, listener: &impl Listener) {
@@ -84,7 +94,9 @@ impl Stream {
             None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
             Some(version) => format!("resourceVersion={version}"),
         };
-        format!("{prefix}{OBJECTS}?watch=true&allowBookmarks=true&{from}")
+        let label = self.label.map(|label| format!("&labelSelector={}", query_value(label)));
+        let label = label.unwrap_or_default();
+        format!("{prefix}{OBJECTS}?watch=true&allowBookmarks=true&{from}{label}")
     }
 
     async fn watch(&mut self, listener: &impl Listener) -> Result<End, Refusal> {

@@ -4,6 +4,7 @@
 
 mod account;
 mod aggregation;
+mod control_plane;
 mod fleet;
 mod foreign;
 mod garbage;

@@ -1,0 +1,80 @@
+//! Everything that the management plane says of a control plane.
+
+use mica_api::control_plane::{
+    API_VERSION, CLASSES, CONTROL_PLANES, ENDPOINTS, REGISTRATIONS, kubeconfig_secret, management_namespace,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::ControlPlanes;
+use super::plan::endpoint::{self, Source};
+use super::plan::{Class, Observed};
+use crate::api::{Absent as _, Refusal};
+use crate::place::{self, Place};
+
+impl ControlPlanes {
+    /// `None` if there is no such control plane: then what was its goes with its owner.
+    pub(super) async fn observe(&self, name: &str) -> Result<Option<Observed>, Refusal> {
+        let root = Place::root();
+        let path = place::object(&root, API_VERSION, CONTROL_PLANES, None, name);
+        let Some(object) = self.api.get(&path).await.or_absent()? else {
+            return Ok(None);
+        };
+        let mut at = Observed {
+            spec: read(&object["spec"])?,
+            status: read(&object["status"])?,
+            object,
+            ..Observed::default()
+        };
+        let namespace = management_namespace(name);
+        let paths = [
+            place::object(&root, "v1", "namespaces", None, &namespace),
+            place::object(&root, "v1", "secrets", Some(&namespace), &kubeconfig_secret(name)),
+            place::object(&root, API_VERSION, REGISTRATIONS, None, name),
+        ];
+        let (class, namespace, secret, registration) = futures::try_join!(
+            self.class(&at),
+            self.read(&paths[0]),
+            self.read(&paths[1]),
+            self.read(&paths[2])
+        )?;
+        at.class = class;
+        (at.namespace, at.secret, at.registration) = (namespace, secret, registration);
+        at.endpoint = match endpoint::source(&at) {
+            Ok(Source::Reference(name) | Source::Gateway(name)) => {
+                let path = place::object(&root, API_VERSION, ENDPOINTS, None, &name);
+                self.read(&path).await?
+            }
+            _ => None,
+        };
+        Ok(Some(at))
+    }
+
+    async fn class(&self, at: &Observed) -> Result<Class, Refusal> {
+        let named = at.spec.class_ref.as_ref().map_or("", |named| &named.name);
+        if named.is_empty() {
+            return Ok(Class::None);
+        }
+        let path = place::object(&Place::root(), API_VERSION, CLASSES, None, named);
+        let name = named.to_owned();
+        Ok(match self.read(&path).await? {
+            None => Class::Missing(name),
+            Some(class) => Class::Found {
+                name,
+                spec: Box::new(read(&class["spec"])?),
+            },
+        })
+    }
+
+    async fn read(&self, path: &str) -> Result<Option<Value>, Refusal> {
+        self.api.get(path).await.or_absent()
+    }
+}
+
+/// What a part of an object says; nothing if it is not there.
+fn read<T: DeserializeOwned + Default>(value: &Value) -> Result<T, Refusal> {
+    match value {
+        Value::Null => Ok(T::default()),
+        value => serde_json::from_value(value.clone()).map_err(Refusal::Unreadable),
+    }
+}

@@ -1,0 +1,113 @@
+//! The end of a control plane: what it held is kept, detached, or destroyed; then it goes, and what it owned with it.
+
+use mica_api::control_plane::{ADOPT_ANNOTATION, DeletionPolicy, FINALIZER, condition, reason};
+use mica_runtime::queue::Outcome;
+use serde_json::{Value, json};
+
+use super::plan::status::Report;
+use super::plan::{Observed, Problem, plane, text};
+use super::reconcile::{MANAGER, path};
+use super::{ControlPlanes, Home};
+use crate::api::{Absent as _, Refusal};
+use crate::condition::find;
+use crate::dedicated::{Refused, Retired};
+use crate::event::{self, Severity, Told};
+
+/// How far something is.
+enum Going {
+    Gone,
+    /// It takes time; what is waited for.
+    Waiting(String),
+}
+
+impl ControlPlanes {
+    pub(super) async fn remove(&self, at: &Observed) -> Result<Outcome, Refusal> {
+        if !at.is_held() {
+            return Ok(Outcome::Done);
+        }
+        let policy = at.deletion_policy();
+        let mut waiting = match self.remove_plane(at, policy).await? {
+            Going::Gone => None,
+            Going::Waiting(what) => Some(what),
+        };
+        for provider in &self.settings.providers {
+            match provider.retire(at.name(), policy).await {
+                Ok(Retired::Done) => {}
+                Ok(Retired::Pending { message }) => waiting = waiting.or(Some(message)),
+                Err(refused @ (Refused::Failed { .. } | Refused::Unacceptable { .. })) => {
+                    return Err(Refusal::Elsewhere(refused.to_string()));
+                }
+            }
+        }
+        if let Some(what) = waiting {
+            let mut report = Report::default();
+            report.fail(condition::PROVISIONED, &Problem::new(reason::DELETING, what));
+            self.report(at, &report).await?;
+            return Ok(Outcome::Done);
+        }
+        self.let_go(at).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// What of it is on the shared server. A plane that is somebody else's stays as it is.
+    async fn remove_plane(&self, at: &Observed, policy: DeletionPolicy) -> Result<Going, Refusal> {
+        let home = &self.settings.home;
+        let path = Home::plane_object(at.cluster_path());
+        let plane = home.api.get(&path).await.or_absent()?;
+        let Some(plane) = plane.filter(|plane| plane::is_of(plane, at.uid())) else {
+            return Ok(Going::Gone);
+        };
+        let deleting = !plane["metadata"]["deletionTimestamp"].is_null();
+        match policy {
+            DeletionPolicy::Retain if !deleting => {
+                self.retain(at, home, &path, &plane).await?;
+                Ok(Going::Gone)
+            }
+            _ if deleting => {
+                let drained = find(&plane["status"]["conditions"], "Drained");
+                let blocking = drained
+                    .filter(|drained| drained["status"] == "False")
+                    .and_then(|drained| drained["message"].as_str());
+                let waiting = "waiting for everything in the plane to be deleted";
+                Ok(Going::Waiting(blocking.unwrap_or(waiting).to_owned()))
+            }
+            _ => {
+                let deleted = home.api.delete_uid(&path, text(&plane, "/metadata/uid")).await;
+                deleted.or_absent()?;
+                // Most are empty and go at once; of others it is heard when they do.
+                match home.api.metadata(&path).await.or_absent()? {
+                    None => Ok(Going::Gone),
+                    Some(_) => Ok(Going::Waiting("the plane is being deleted with everything in it".to_owned())),
+                }
+            }
+        }
+    }
+
+    /// Keeps a plane when its ControlPlane goes: nobody has credentials for it any more, and it can be found and adopted.
+    async fn retain(&self, at: &Observed, home: &Home, path: &str, plane: &Value) -> Result<(), Refusal> {
+        match self.disown(at, home).await {
+            Ok(()) => {}
+            // A plane that takes no requests has credentials that do nothing. They end with their lifetime.
+            Err(refusal) if refusal.code() == 403 => {}
+            Err(refusal) => return Err(refusal),
+        }
+        home.api.merge(path, &plane::detach(at)).await.or_absent()?;
+        let (name, id) = (at.cluster_path(), text(plane, "/status/id"));
+        let told = Told {
+            kind: Severity::Normal,
+            reason: reason::RETAINED.to_owned(),
+            message: format!("plane {name:?} is kept; a ControlPlane with {ADOPT_ANNOTATION}={id} takes it over"),
+        };
+        event::tell(&self.api, MANAGER, &at.object, &told).await;
+        Ok(())
+    }
+
+    async fn let_go(&self, at: &Observed) -> Result<(), Refusal> {
+        let left: Vec<Value> = at.finalizers().into_iter().filter(|one| one != FINALIZER).collect();
+        let patch = json!({"metadata": {
+            "resourceVersion": at.object["metadata"]["resourceVersion"],
+            "finalizers": left,
+        }});
+        self.api.merge(&path(at), &patch).await.or_absent().map(drop)
+    }
+}
