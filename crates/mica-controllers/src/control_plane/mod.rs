@@ -169,7 +169,11 @@ impl Controller for ControlPlanes {
         };
         let planes = Stream::root(api.clone()).labelled(NAME_LABEL);
         let inside = Stream::planes(api.clone()).labelled(MANAGED_LABEL);
-        let providers = self.settings.providers.iter().map(|provider| self.hear_provider(provider));
+        let providers = self
+            .settings
+            .providers
+            .iter()
+            .map(|provider| self.hear_provider(provider));
         let providers = futures::future::join_all(providers);
         tokio::join!(planes.follow(&listener), inside.follow(&listener), providers);
     }

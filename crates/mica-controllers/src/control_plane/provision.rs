@@ -134,7 +134,10 @@ impl ControlPlanes {
             Some(provider) => Ok(&**provider),
             None => Err(Problem::new(
                 reason::PROVIDER_NOT_FOUND,
-                format!("no provider of kind {kind:?} is configured: there is {}", known.join(", ")),
+                format!(
+                    "no provider of kind {kind:?} is configured: there is {}",
+                    known.join(", ")
+                ),
             )),
         }
     }
@@ -166,7 +169,10 @@ impl ControlPlanes {
         };
         let path = place::object(&Place::root(), "v1", resource, Some(&namespace), &named.name);
         let Some(found) = self.api.get(&path).await.or_absent()? else {
-            let message = format!("{} {:?} of namespace {namespace:?} does not exist: make it", named.kind, named.name);
+            let message = format!(
+                "{} {:?} of namespace {namespace:?} does not exist: make it",
+                named.kind, named.name
+            );
             return Ok(Err(Problem::new(reason::PROVISIONING, message)));
         };
         let plain = |value: &Value| -> Option<String> {
@@ -187,7 +193,10 @@ impl ControlPlanes {
         let made = match made {
             Ok(made) => made,
             Err(refusal) => {
-                report.fail(condition::PROVISIONED, &Problem::new(reason::PROVISIONING, refusal.to_string()));
+                report.fail(
+                    condition::PROVISIONED,
+                    &Problem::new(reason::PROVISIONING, refusal.to_string()),
+                );
                 return Err(refusal);
             }
         };

@@ -81,7 +81,12 @@ impl ControlPlanes {
         let account = self.blame(report, condition::BOOTSTRAPPED, reason::BOOTSTRAPPING, inside)?;
         report.done(condition::BOOTSTRAPPED, "the administrator is there");
         let credentials = self.credentials(at, home, &account, report).await;
-        let renewal = self.blame(report, condition::CREDENTIALS_READY, reason::KUBECONFIG_PENDING, credentials)?;
+        let renewal = self.blame(
+            report,
+            condition::CREDENTIALS_READY,
+            reason::KUBECONFIG_PENDING,
+            credentials,
+        )?;
         let rejoin = self.addons(at, home, report).await?;
         let registered = self.register(at, report).await;
         self.blame(report, condition::REGISTERED, reason::NOT_REGISTERED, registered)?;
@@ -123,7 +128,12 @@ impl ControlPlanes {
             let name = management_namespace(at.name());
             let path = place::object(&Place::root(), "v1", "namespaces", None, &name);
             let applied = self.api.apply(&path, MANAGER, &object).await;
-            self.blame(report, condition::CREDENTIALS_READY, reason::KUBECONFIG_PENDING, applied)?;
+            self.blame(
+                report,
+                condition::CREDENTIALS_READY,
+                reason::KUBECONFIG_PENDING,
+                applied,
+            )?;
         }
         Ok(Ok(()))
     }
@@ -160,7 +170,9 @@ impl ControlPlanes {
                 return Ok(());
             }
         }
-        let tell = told.iter().map(|told| event::tell(&self.api, MANAGER, &at.object, told));
+        let tell = told
+            .iter()
+            .map(|told| event::tell(&self.api, MANAGER, &at.object, told));
         futures::future::join_all(tell).await;
         Ok(())
     }

@@ -77,7 +77,9 @@ impl ControlPlanes {
                 // Most are empty and go at once; of others it is heard when they do.
                 match home.api.metadata(&path).await.or_absent()? {
                     None => Ok(Going::Gone),
-                    Some(_) => Ok(Going::Waiting("the plane is being deleted with everything in it".to_owned())),
+                    Some(_) => Ok(Going::Waiting(
+                        "the plane is being deleted with everything in it".to_owned(),
+                    )),
                 }
             }
         }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use mica_api::control_plane::{
-    ADDON_LABEL, API_VERSION, CLASSES, CONTROL_PLANES, ENDPOINTS, ADMIN_NAMESPACE,
-};
+use mica_api::control_plane::{ADDON_LABEL, ADMIN_NAMESPACE, API_VERSION, CLASSES, CONTROL_PLANES, ENDPOINTS};
 use mica_runtime::queue::{Outcome, Priority};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -91,7 +89,8 @@ impl ControlPlanes {
                 None => !addons.is_empty(),
             };
             if concerned {
-                self.wake_where("spec.classRef.name", plan::text(&class, "/metadata/name")).await?;
+                self.wake_where("spec.classRef.name", plan::text(&class, "/metadata/name"))
+                    .await?;
             }
         }
         Ok(())
@@ -102,7 +101,13 @@ impl ControlPlanes {
         let Some(name) = place.name() else {
             return Ok(Outcome::Done);
         };
-        let plane = self.settings.home.api.metadata(&Home::plane_object(name)).await.or_absent()?;
+        let plane = self
+            .settings
+            .home
+            .api
+            .metadata(&Home::plane_object(name))
+            .await
+            .or_absent()?;
         if let Some(owner) = plane.and_then(|plane| plane.annotations.control_plane) {
             self.waker.wake(&owner, Priority::Low);
         }
@@ -119,7 +124,10 @@ impl ControlPlanes {
                 Err(RecvError::Lagged(_)) => {
                     let path = place::collection(&Place::root(), API_VERSION, CONTROL_PLANES, None);
                     match self.api.list_metadata(&path, "").await {
-                        Ok(all) => all.items.iter().for_each(|one| self.waker.wake(&one.metadata.name, Priority::Low)),
+                        Ok(all) => all
+                            .items
+                            .iter()
+                            .for_each(|one| self.waker.wake(&one.metadata.name, Priority::Low)),
                         Err(refusal) => tracing::warn!(%refusal, "control planes could not be listed"),
                     }
                 }

@@ -117,7 +117,8 @@ impl ControlPlanes {
 }
 
 fn key(manifest: &Manifest) -> Key {
-    Key(["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| manifest.text(pointer).to_owned()))
+    Key(["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
+        .map(|pointer| manifest.text(pointer).to_owned()))
 }
 
 impl Target<'_> {
@@ -139,12 +140,20 @@ impl Target<'_> {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": INVENTORY, "namespace": ADMIN_NAMESPACE, "labels": {MANAGED_LABEL: "true"}},
             "data": {OBJECTS: Value::Array(objects).to_string()}});
-        self.home.api.apply(&self.inventory_path(), MANAGER, &map).await.map(drop)
+        self.home
+            .api
+            .apply(&self.inventory_path(), MANAGER, &map)
+            .await
+            .map(drop)
     }
 
     async fn apply(&self, manifest: &Manifest) -> Result<(), Refusal> {
         let served = self.served(manifest.text("/apiVersion"), manifest.kind()).await?;
-        let path = self.path(&served, manifest.text("/metadata/namespace"), manifest.text("/metadata/name"));
+        let path = self.path(
+            &served,
+            manifest.text("/metadata/namespace"),
+            manifest.text("/metadata/name"),
+        );
         self.home.api.apply(&path, MANAGER, &manifest.object).await?;
         if manifest.kind() == "CustomResourceDefinition" {
             self.catalog.forget(&self.place);
@@ -186,7 +195,13 @@ impl Target<'_> {
             (Scope::Namespaced, "") => Some(DEFAULT_NAMESPACE),
             (Scope::Namespaced, named) => Some(named),
         };
-        Home::object(self.plane, &served.what.api_version, &served.what.resource, namespace, name)
+        Home::object(
+            self.plane,
+            &served.what.api_version,
+            &served.what.resource,
+            namespace,
+            name,
+        )
     }
 
     /// Takes away what was applied before, if it is still ours.

@@ -26,7 +26,11 @@ pub enum BadManifest {
 
 impl Manifest {
     fn new(file: &str, mut object: Value) -> Result<Self, BadManifest> {
-        for (field, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind"), ("metadata.name", "/metadata/name")] {
+        for (field, pointer) in [
+            ("apiVersion", "/apiVersion"),
+            ("kind", "/kind"),
+            ("metadata.name", "/metadata/name"),
+        ] {
             let said = object.pointer(pointer).and_then(Value::as_str);
             if said.unwrap_or_default().is_empty() {
                 return Err(BadManifest::Incomplete {
@@ -139,13 +143,20 @@ mod tests {
         let ordered = ordered(read);
         let kinds: Vec<&str> = ordered.iter().map(Manifest::kind).collect();
         assert_eq!(kinds, ["CustomResourceDefinition", "Namespace", "ConfigMap", "Widget"]);
-        assert!(ordered.iter().all(|one| one.object["metadata"]["labels"][MANAGED_LABEL] == "true"));
+        assert!(
+            ordered
+                .iter()
+                .all(|one| one.object["metadata"]["labels"][MANAGED_LABEL] == "true")
+        );
     }
 
     #[test]
     fn what_cannot_be_applied_is_named() {
         let bad = |text: &str| read([("f.yaml", text)]).expect_err("it is bad").to_string();
-        assert_eq!(bad("apiVersion: v1\nkind: ConfigMap\n"), "f.yaml: an object has no metadata.name");
+        assert_eq!(
+            bad("apiVersion: v1\nkind: ConfigMap\n"),
+            "f.yaml: an object has no metadata.name"
+        );
         assert_eq!(bad("metadata: {name: x}\n"), "f.yaml: an object has no apiVersion");
         assert!(bad("a: b: c").starts_with("f.yaml: yaml: "));
         assert!(built_in(STARTER).is_some() && built_in("other").is_none());

@@ -88,7 +88,10 @@ impl Library {
             return Ok(files);
         };
         let folder = directory.join(name);
-        let mut paths: Vec<PathBuf> = ENDINGS.iter().map(|ending| directory.join(format!("{name}.{ending}"))).collect();
+        let mut paths: Vec<PathBuf> = ENDINGS
+            .iter()
+            .map(|ending| directory.join(format!("{name}.{ending}")))
+            .collect();
         if folder.is_dir() {
             for entry in std::fs::read_dir(&folder)? {
                 paths.push(entry?.path());
@@ -181,7 +184,9 @@ impl ControlPlanes {
         let expires = now + jiff::SignedDuration::from_secs(lifetime);
         let token = join::mint(|below| rand::random_range(0..below), expires);
         let secret = join::token_secret(&token);
-        home.api.create(&format!("{secrets}?fieldManager={MANAGER}"), &secret).await?;
+        home.api
+            .create(&format!("{secrets}?fieldManager={MANAGER}"), &secret)
+            .await?;
         let fresh = fresh_for(&token).unwrap_or(self.settings.lifetime / 3);
         good.insert(0, token);
         Ok((good, fresh))

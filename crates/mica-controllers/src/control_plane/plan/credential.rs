@@ -92,7 +92,9 @@ pub struct Contents<'a> {
 
 /// The Secret of a control plane, if it is not so already.
 pub fn secret(at: &Observed, contents: &Contents<'_>) -> Option<Value> {
-    let Contents { endpoints, ca, token, .. } = contents;
+    let Contents {
+        endpoints, ca, token, ..
+    } = contents;
     let trusted = match endpoints.external_trust {
         Trust::Server => *ca,
         Trust::Everybody => None,

@@ -2,9 +2,7 @@
 //!
 //! A host that nobody can resolve is as good as any: it is written down, and not asked.
 
-use mica_api::control_plane::{
-    EndpointPolicy, EndpointType, PublishedEndpoint, gateway_endpoint, reason,
-};
+use mica_api::control_plane::{EndpointPolicy, EndpointType, PublishedEndpoint, gateway_endpoint, reason};
 use serde_json::Value;
 
 use super::{Observed, Problem, text};
@@ -60,7 +58,9 @@ pub fn source(at: &Observed) -> Result<Source, Problem> {
     let named = at.spec.endpoint_ref.as_ref().map(|named| named.name.clone());
     let named = named.filter(|name| !name.is_empty());
     let templates = class.endpoints.as_ref().is_some_and(|all| {
-        ![&all.internal, &all.external, &all.join].into_iter().all(String::is_empty)
+        ![&all.internal, &all.external, &all.join]
+            .into_iter()
+            .all(String::is_empty)
     });
     match (at.spec.endpoint_policy, named) {
         (Some(EndpointPolicy::Reference), None) => Err(Problem::new(
@@ -128,7 +128,8 @@ pub fn fill(template: &str, name: &str, path: &str, server: &str) -> String {
 /// The addresses of a ControlPlaneEndpoint. What a provider observed stands before what was asked for.
 fn from_object(at: &Observed, name: &str, external_trust: Trust) -> Result<Endpoints, Problem> {
     let Some(object) = &at.endpoint else {
-        let message = format!("ControlPlaneEndpoint {name:?} does not exist (yet): make it, or name another in spec.endpointRef");
+        let message =
+            format!("ControlPlaneEndpoint {name:?} does not exist (yet): make it, or name another in spec.endpointRef");
         return Err(Problem::new(reason::ENDPOINT_NOT_FOUND, message));
     };
     let path = at.cluster_path();
@@ -147,7 +148,9 @@ fn from_object(at: &Observed, name: &str, external_trust: Trust) -> Result<Endpo
             // The gateway's route leads from its root to the plane.
             Trust::Everybody => check(&what("externalEndpoint"), external)?.to_owned(),
         },
-        join: said("joinEndpoint").map(|url| shape(&what("joinEndpoint"), url, path)).transpose()?,
+        join: said("joinEndpoint")
+            .map(|url| shape(&what("joinEndpoint"), url, path))
+            .transpose()?,
         external_trust,
     })
 }
@@ -185,7 +188,10 @@ fn check<'a>(what: &str, url: &'a str) -> Result<&'a str, Problem> {
 /// An address that leads to a plane: the plane's path is added to one that has none.
 fn shape(what: &str, url: &str, path: &str) -> Result<String, Problem> {
     let url = check(what, url)?;
-    let Some((_, after)) = url.split_once("/clusters/").filter(|(_, after)| after.contains("/control-plane")) else {
+    let Some((_, after)) = url
+        .split_once("/clusters/")
+        .filter(|(_, after)| after.contains("/control-plane"))
+    else {
         return Ok(format!("{url}{}", Home::plane_path(path)));
     };
     let plane = after.split('/').next().unwrap_or_default();

@@ -40,7 +40,10 @@ pub struct Tokens {
 /// The operator's tokens among the Secrets of a plane. One that is not to be read counts as expired.
 pub fn tokens(secrets: &[Value], now: jiff::Timestamp) -> Tokens {
     let mut tokens = Tokens::default();
-    for secret in secrets.iter().filter(|secret| secret["metadata"]["labels"][MANAGED_LABEL] == "true") {
+    for secret in secrets
+        .iter()
+        .filter(|secret| secret["metadata"]["labels"][MANAGED_LABEL] == "true")
+    {
         let name = secret["metadata"]["name"].as_str().unwrap_or_default();
         if !name.starts_with(TOKEN_PREFIX) {
             continue;
@@ -82,17 +85,17 @@ pub fn mint(random: impl Fn(usize) -> usize, expires: jiff::Timestamp) -> Token 
 
 pub fn token_secret(token: &Token) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": TOKEN_TYPE,
-        "metadata": {"name": format!("{TOKEN_PREFIX}{}", token.id), "namespace": TOKEN_NAMESPACE,
-            "labels": {MANAGED_LABEL: "true"}},
-        "stringData": {
-            "token-id": token.id,
-            "token-secret": token.secret,
-            "expiration": token.expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            "usage-bootstrap-authentication": "true",
-            "usage-bootstrap-signing": "true",
-            "auth-extra-groups": NODE_BOOTSTRAPPERS,
-            "description": "for nodes that join this control plane",
-        }})
+    "metadata": {"name": format!("{TOKEN_PREFIX}{}", token.id), "namespace": TOKEN_NAMESPACE,
+        "labels": {MANAGED_LABEL: "true"}},
+    "stringData": {
+        "token-id": token.id,
+        "token-secret": token.secret,
+        "expiration": token.expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "usage-bootstrap-authentication": "true",
+        "usage-bootstrap-signing": "true",
+        "auth-extra-groups": NODE_BOOTSTRAPPERS,
+        "description": "for nodes that join this control plane",
+    }})
 }
 
 /// Everything but the tokens.
@@ -114,9 +117,7 @@ pub fn objects(join: &str, ca: Option<&str>, tokens: &[Token]) -> Vec<Value> {
         info.insert(format!("jws-kubeconfig-{}", token.id), signature.into());
     }
     info.insert("kubeconfig".to_owned(), kubeconfig.into());
-    let map = |namespace: &str, name: &str, data: Value| {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
-    };
+    let map = |namespace: &str, name: &str, data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data});
     let subjects = json!([
         {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": BOOTSTRAPPERS},
         {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": NODE_BOOTSTRAPPERS},
@@ -126,13 +127,26 @@ pub fn objects(join: &str, ca: Option<&str>, tokens: &[Token]) -> Vec<Value> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}, "subjects": subjects})
     };
     vec![
-        map("kube-system", "kubeadm-config", json!({"ClusterConfiguration": yaml::from_json(&configuration)})),
-        map("kube-system", "kubelet-config", json!({"kubelet": yaml::from_json(&kubelet)})),
+        map(
+            "kube-system",
+            "kubeadm-config",
+            json!({"ClusterConfiguration": yaml::from_json(&configuration)}),
+        ),
+        map(
+            "kube-system",
+            "kubelet-config",
+            json!({"kubelet": yaml::from_json(&kubelet)}),
+        ),
         map("kube-public", "cluster-info", info.into()),
         json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "kubeadm-bootstrapper", "namespace": "kube-system"},
             "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]}),
         bind("kube-system", "kubeadm-bootstrapper", "Role", "kubeadm-bootstrapper"),
-        bind("kube-public", "bootstrap-token-cluster-info", "ClusterRole", "system:public-info-viewer"),
+        bind(
+            "kube-public",
+            "bootstrap-token-cluster-info",
+            "ClusterRole",
+            "system:public-info-viewer",
+        ),
     ]
 }
 

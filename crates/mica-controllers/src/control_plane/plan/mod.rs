@@ -193,7 +193,9 @@ pub fn path(at: &Observed) -> Result<(), Problem> {
         ));
     }
     if path == "root" {
-        return invalid("clusterPath \"root\" is the server itself: make the ControlPlane anew with another".to_owned());
+        return invalid(
+            "clusterPath \"root\" is the server itself: make the ControlPlane anew with another".to_owned(),
+        );
     }
     Ok(())
 }
@@ -220,9 +222,14 @@ pub fn namespace(at: &Observed) -> Result<NamespaceStep, Problem> {
     };
     // Those that other operators of this group made have the label and no owner.
     let labelled = present["metadata"]["labels"][NAME_LABEL] == label_value(at.name());
-    let owned = present["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty());
+    let owned = present["metadata"]["ownerReferences"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
     if !at.owns(present) && (owned || !labelled) {
-        let message = format!("namespace {name:?} is somebody else's: delete it, or label it {NAME_LABEL}={}", at.name());
+        let message = format!(
+            "namespace {name:?} is somebody else's: delete it, or label it {NAME_LABEL}={}",
+            at.name()
+        );
         return Err(Problem::new(reason::NAMESPACE_TAKEN, message));
     }
     match has(present, &wanted) {

@@ -62,7 +62,10 @@ pub fn plan(at: &Observed, present: Option<&Value>, holder: Holder) -> Result<St
         return Ok(Step::Patch(patch));
     }
     if !plane["metadata"]["deletionTimestamp"].is_null() {
-        let message = format!("plane {:?} is being deleted; it is made anew when it is gone", at.cluster_path());
+        let message = format!(
+            "plane {:?} is being deleted; it is made anew when it is gone",
+            at.cluster_path()
+        );
         return Err(Problem::new(reason::DELETING, message));
     }
     let mut patch = json!({});
@@ -94,7 +97,9 @@ fn check_free(at: &Observed, plane: &Value, holder: Holder) -> Result<(), Proble
         ));
     }
     if !plane["metadata"]["deletionTimestamp"].is_null() {
-        return taken(format!("plane {path:?} is being deleted; its name is free when it is gone"));
+        return taken(format!(
+            "plane {path:?} is being deleted; its name is free when it is gone"
+        ));
     }
     if at.annotation(ADOPT_ANNOTATION) == Some(id) && !id.is_empty() {
         return Ok(());
@@ -165,6 +170,9 @@ pub fn inactive(plane: &Value) -> Option<Problem> {
     if matches!(phase, "" | "Ready") {
         return None;
     }
-    let message = format!("plane {:?} is {phase}: see its Plane object", text(plane, "/metadata/name"));
+    let message = format!(
+        "plane {:?} is {phase}: see its Plane object",
+        text(plane, "/metadata/name")
+    );
     Some(Problem::new(reason::PLANE_NOT_ACTIVE, message))
 }

@@ -57,7 +57,10 @@ impl Report {
 
     /// All in one: the first thing that is wrong, in the order of the steps.
     fn ready(&self) -> Change {
-        let wrong = self.changes.iter().find(|change| change.status != "True" && change.r#type != condition::MIGRATED);
+        let wrong = self
+            .changes
+            .iter()
+            .find(|change| change.status != "True" && change.r#type != condition::MIGRATED);
         match wrong {
             Some(change) => Change::new(condition::READY, "False", &change.reason, &change.message),
             None => Change::new(
@@ -70,9 +73,10 @@ impl Report {
     }
 
     fn phase(&self, ready: &Change) -> Phase {
-        let moving = self.migration.as_ref().is_some_and(|migration| {
-            !matches!(migration.step, MigrationStep::Completed | MigrationStep::Cancelled)
-        });
+        let moving = self
+            .migration
+            .as_ref()
+            .is_some_and(|migration| !matches!(migration.step, MigrationStep::Completed | MigrationStep::Cancelled));
         match ready.status.as_str() {
             _ if moving => Phase::Migrating,
             "True" => Phase::Ready,

@@ -46,7 +46,11 @@ fn a_policy_is_its_own_then_its_class_s_then_to_retain() {
         (Some("Destroy"), None, Destroy),
     ] {
         let said = |policy: Option<&str>| policy.map_or(json!({}), |policy| json!({"deletionPolicy": policy}));
-        assert_eq!(of_class(said(own), said(class)).deletion_policy(), expected, "{own:?} {class:?}");
+        assert_eq!(
+            of_class(said(own), said(class)).deletion_policy(),
+            expected,
+            "{own:?} {class:?}"
+        );
     }
     let missing = Observed {
         class: Class::Missing("c".to_owned()),
@@ -70,7 +74,10 @@ fn a_class_has_to_be_there_and_to_allow_the_mode() {
     assert_eq!(reason(&of_class(dedicated.clone(), only(json!(["Dedicated"])))), None);
     let problem = class(&of_class(dedicated, only(json!(["Virtual"])))).expect_err("it is not allowed");
     assert_eq!(problem.reason, reason::MODE_NOT_ALLOWED);
-    assert_eq!(problem.message, "class \"c\" does not allow mode Dedicated: it allows Virtual");
+    assert_eq!(
+        problem.message,
+        "class \"c\" does not allow mode Dedicated: it allows Virtual"
+    );
 }
 
 #[test]
@@ -121,7 +128,10 @@ fn what_was_observed_stands_before_what_was_asked_for() {
     let suffix = "/clusters/a/control-plane";
     let url = |host: &str| format!("https://{host}{suffix}");
     assert_eq!(urls(&named()), Err(reason::ENDPOINT_NOT_FOUND));
-    assert_eq!(urls(&endpoint_of(named(), json!({}), json!({}))), Err(reason::ENDPOINT_PENDING));
+    assert_eq!(
+        urls(&endpoint_of(named(), json!({}), json!({}))),
+        Err(reason::ENDPOINT_PENDING)
+    );
     let asked = json!({"endpoint": "https://i.example", "joinEndpoint": "https://j.example/"});
     let expected = (url("i.example"), url("i.example"), Some(url("j.example")));
     assert_eq!(urls(&endpoint_of(named(), asked.clone(), json!({}))), Ok(expected));
@@ -135,7 +145,10 @@ fn addresses_that_lead_nowhere_or_elsewhere_are_refused() {
     let named = || control_plane(json!({"endpointRef": {"name": "e"}}));
     for (url, expected) in [
         ("https://h", Ok("https://h/clusters/a/control-plane")),
-        ("https://h/clusters/a/control-plane", Ok("https://h/clusters/a/control-plane")),
+        (
+            "https://h/clusters/a/control-plane",
+            Ok("https://h/clusters/a/control-plane"),
+        ),
         ("https://h/clusters/b/control-plane", Err(reason::INVALID_ENDPOINT)),
         ("h", Err(reason::INVALID_ENDPOINT)),
         ("ftp://h", Err(reason::INVALID_ENDPOINT)),
@@ -162,12 +175,36 @@ fn templates_are_filled_in_and_chosen_by_policy() {
     let spec = json!({"virtual": {"clusterPath": "p"}});
     assert_eq!(urls(&of_class(spec, templates.clone())), Ok(expected));
     for (spec, class, expected) in [
-        (json!({"endpointPolicy": "Template"}), json!({}), Some(reason::ENDPOINT_PENDING)),
-        (json!({"endpointPolicy": "Reference"}), templates.clone(), Some(reason::ENDPOINT_PENDING)),
-        (json!({"endpointPolicy": "Template", "endpointRef": {"name": "e"}}), templates.clone(), None),
-        (json!({"endpointRef": {"name": "e"}}), templates.clone(), Some(reason::ENDPOINT_NOT_FOUND)),
-        (json!({}), json!({"gateway": {"parentRef": {"name": "g"}, "hostnameTemplate": "h"}}), Some(reason::ENDPOINT_NOT_FOUND)),
-        (json!({}), json!({"endpoints": {"external": "no url"}}), Some(reason::INVALID_ENDPOINT)),
+        (
+            json!({"endpointPolicy": "Template"}),
+            json!({}),
+            Some(reason::ENDPOINT_PENDING),
+        ),
+        (
+            json!({"endpointPolicy": "Reference"}),
+            templates.clone(),
+            Some(reason::ENDPOINT_PENDING),
+        ),
+        (
+            json!({"endpointPolicy": "Template", "endpointRef": {"name": "e"}}),
+            templates.clone(),
+            None,
+        ),
+        (
+            json!({"endpointRef": {"name": "e"}}),
+            templates.clone(),
+            Some(reason::ENDPOINT_NOT_FOUND),
+        ),
+        (
+            json!({}),
+            json!({"gateway": {"parentRef": {"name": "g"}, "hostnameTemplate": "h"}}),
+            Some(reason::ENDPOINT_NOT_FOUND),
+        ),
+        (
+            json!({}),
+            json!({"endpoints": {"external": "no url"}}),
+            Some(reason::INVALID_ENDPOINT),
+        ),
     ] {
         assert_eq!(urls(&of_class(spec.clone(), class)).err(), expected, "{spec}");
     }
@@ -178,7 +215,11 @@ fn behind_a_gateway_the_outer_address_is_the_gateway_s_alone() {
     let class = json!({"gateway": {"parentRef": {"name": "g"}, "hostnameTemplate": "h"}});
     let spec = json!({"endpoint": "https://i.example", "externalEndpoint": "https://a.example"});
     let at = endpoint_of(of_class(json!({}), class), spec, json!({}));
-    let expected = ("https://i.example/clusters/a/control-plane".to_owned(), "https://a.example".to_owned(), None);
+    let expected = (
+        "https://i.example/clusters/a/control-plane".to_owned(),
+        "https://a.example".to_owned(),
+        None,
+    );
     assert_eq!(urls(&at), Ok(expected));
     let endpoints = endpoint::resolve(&at, HOME).expect("it is there");
     assert_eq!(endpoints.external_trust, endpoint::Trust::Everybody);
@@ -224,7 +265,10 @@ fn a_plane_is_made_as_the_class_says_and_follows_it() {
     let class = json!({"planeClass": "small", "profile": "Generic", "limits": {"objects": 5, "watches": 2}});
     let at = of_class(json!({}), class);
     let plane = made(plane::plan(&at, None, Holder::Gone).expect("it is free"), None);
-    assert_eq!(plane["spec"], json!({"className": "small", "profile": "Generic", "limits": {"objects": 5, "watches": 2}}));
+    assert_eq!(
+        plane["spec"],
+        json!({"className": "small", "profile": "Generic", "limits": {"objects": 5, "watches": 2}})
+    );
     assert_eq!(plane["metadata"]["labels"][NAME_LABEL], "a");
     assert!(plane::is_of(&plane, "u-a") && !plane::is_of(&plane, "u-b"));
     assert_eq!(plane::plan(&at, Some(&plane), Holder::Gone), Ok(Step::Nothing));
@@ -262,7 +306,10 @@ fn a_plane_of_somebody_else_is_taken_only_if_nobody_has_it_and_its_id_is_said() 
     adopting.object["metadata"]["annotations"] = json!({ADOPT_ANNOTATION: "9999"});
     taken(&adopting, &retained, Holder::Gone);
     adopting.object["metadata"]["annotations"] = json!({ADOPT_ANNOTATION: "0123"});
-    let adopted = made(plane::plan(&adopting, Some(&retained), Holder::Gone).expect("it is free"), Some(&retained));
+    let adopted = made(
+        plane::plan(&adopting, Some(&retained), Holder::Gone).expect("it is free"),
+        Some(&retained),
+    );
     assert!(plane::is_of(&adopted, "u-a"));
     assert_eq!(adopted["metadata"]["labels"], json!({NAME_LABEL: "a"}));
     // One whose ControlPlane vanished without letting it go is as good as retained.
@@ -307,14 +354,20 @@ fn a_token_is_used_for_two_thirds_of_its_life_by_whom_it_is_for() {
         secret: Some(secret.clone()),
         ..at.clone()
     };
-    assert_eq!(credential::secret(&known, &contents), None, "what is so already is not written");
+    assert_eq!(
+        credential::secret(&known, &contents),
+        None,
+        "what is so already is not written"
+    );
     let mut drifted = known.clone();
     drifted.secret.as_mut().expect("it is there")["data"][KUBECONFIG_EXTERNAL] = "".into();
     assert_eq!(credential::secret(&drifted, &contents), Some(secret.clone()));
     let mut more = known;
     more.secret.as_mut().expect("it is there")["data"]["mine"] = "eA==".into();
     assert_eq!(credential::secret(&more, &contents), None, "what others add is theirs");
-    let kubeconfig = STANDARD.decode(secret["data"][KUBECONFIG].as_str().expect("a text")).expect("base64");
+    let kubeconfig = STANDARD
+        .decode(secret["data"][KUBECONFIG].as_str().expect("a text"))
+        .expect("base64");
     let kubeconfig = String::from_utf8(kubeconfig).expect("a text");
     expect_test::expect![[r#"
         apiVersion: v1
@@ -356,13 +409,27 @@ fn tokens_of_nodes_expire_and_sign_where_nodes_look() {
     assert_eq!(found(99).good, std::slice::from_ref(&made));
     assert_eq!(found(100).expired, ["bootstrap-token-aaaaaa"]);
     let objects = join::objects("https://j.example/clusters/a/control-plane", Some("PEM"), &[made]);
-    let info = objects.iter().find(|one| one["metadata"]["name"] == "cluster-info").expect("it is there");
+    let info = objects
+        .iter()
+        .find(|one| one["metadata"]["name"] == "cluster-info")
+        .expect("it is there");
     let signature = info["data"]["jws-kubeconfig-aaaaaa"].as_str().expect("a signature");
-    assert_eq!(signature.split('.').map(str::len).collect::<Vec<_>>()[1], 0, "what it signs is beside it: {signature}");
+    assert_eq!(
+        signature.split('.').map(str::len).collect::<Vec<_>>()[1],
+        0,
+        "what it signs is beside it: {signature}"
+    );
     let kinds: Vec<&str> = objects.iter().map(|one| text(one, "/metadata/name")).collect();
     assert_eq!(
         kinds,
-        ["kubeadm-config", "kubelet-config", "cluster-info", "kubeadm-bootstrapper", "kubeadm-bootstrapper", "bootstrap-token-cluster-info"]
+        [
+            "kubeadm-config",
+            "kubelet-config",
+            "cluster-info",
+            "kubeadm-bootstrapper",
+            "kubeadm-bootstrapper",
+            "bootstrap-token-cluster-info"
+        ]
     );
 }
 
@@ -372,8 +439,13 @@ fn registrations_are_made_for_the_services_of_the_class_unless_switched_off() {
     let plan = |at: &Observed| registration::plan(at).map(|(step, _)| step);
     assert_eq!(plan(&control_plane(json!({}))), Ok(Step::Nothing));
     let mut at = of_class(json!({}), json!({"services": ["controllers"]}));
-    let Ok(Step::Apply(made)) = plan(&at) else { panic!("it is to be made") };
-    assert_eq!(made["spec"], json!({"controlPlaneRef": {"name": "a"}, "services": ["controllers"], "mode": "Shared"}));
+    let Ok(Step::Apply(made)) = plan(&at) else {
+        panic!("it is to be made")
+    };
+    assert_eq!(
+        made["spec"],
+        json!({"controlPlaneRef": {"name": "a"}, "services": ["controllers"], "mode": "Shared"})
+    );
     at.registration = Some(made.clone());
     assert_eq!(plan(&at), Ok(Step::Nothing));
     let without = Observed {
@@ -385,19 +457,31 @@ fn registrations_are_made_for_the_services_of_the_class_unless_switched_off() {
     off.object["metadata"]["annotations"] = json!({REGISTER_ANNOTATION: "false"});
     assert_eq!(plan(&off), Ok(Step::Delete));
     at.registration.as_mut().expect("it is there")["metadata"]["ownerReferences"] = json!([]);
-    assert_eq!(plan(&at).map_err(|problem| problem.reason), Err(reason::REGISTRATION_TAKEN));
+    assert_eq!(
+        plan(&at).map_err(|problem| problem.reason),
+        Err(reason::REGISTRATION_TAKEN)
+    );
 }
 
 #[test]
 fn a_namespace_of_somebody_else_is_not_taken() {
     let mut at = control_plane(json!({}));
-    let Ok(NamespaceStep::Apply(made)) = namespace(&at) else { panic!("it is to be made") };
+    let Ok(NamespaceStep::Apply(made)) = namespace(&at) else {
+        panic!("it is to be made")
+    };
     at.namespace = Some(made.clone());
     assert_eq!(namespace(&at), Ok(NamespaceStep::Nothing));
     at.namespace = Some(json!({"metadata": {"name": "kplane-cp-a", "labels": {NAME_LABEL: "a"}}}));
-    assert_eq!(namespace(&at), Ok(NamespaceStep::Apply(made)), "another operator of the group made it");
+    assert_eq!(
+        namespace(&at),
+        Ok(NamespaceStep::Apply(made)),
+        "another operator of the group made it"
+    );
     at.namespace = Some(json!({"metadata": {"name": "kplane-cp-a"}}));
-    assert_eq!(namespace(&at).map_err(|problem| problem.reason), Err(reason::NAMESPACE_TAKEN));
+    assert_eq!(
+        namespace(&at).map_err(|problem| problem.reason),
+        Err(reason::NAMESPACE_TAKEN)
+    );
 }
 
 fn good() -> Report {
@@ -418,7 +502,9 @@ fn settle(at: &mut Observed, report: &Report, now: &str) -> Vec<String> {
     if let Some(patch) = patch {
         merge(&mut at.object["status"], &patch["status"]);
     }
-    told.into_iter().map(|told| format!("{:?} {}", told.kind, told.reason)).collect()
+    told.into_iter()
+        .map(|told| format!("{:?} {}", told.kind, told.reason))
+        .collect()
 }
 
 #[test]
@@ -427,15 +513,27 @@ fn what_was_published_stays_whatever_fails_later_and_transitions_are_told() {
     assert_eq!(settle(&mut at, &good(), NOW), ["Normal Ready"]);
     assert_eq!(text(&at.object, "/status/phase"), "Ready");
     assert_eq!(at.object["status"]["observedGeneration"], 3);
-    let ready = find(&at.object["status"]["conditions"], condition::READY).expect("it is said").clone();
-    assert_eq!((&ready["status"], &ready["observedGeneration"]), (&json!("True"), &json!(3)));
-    assert_eq!(status::plan(&at, &good(), "later").0, None, "what is so already is not written");
+    let ready = find(&at.object["status"]["conditions"], condition::READY)
+        .expect("it is said")
+        .clone();
+    assert_eq!(
+        (&ready["status"], &ready["observedGeneration"]),
+        (&json!("True"), &json!(3))
+    );
+    assert_eq!(
+        status::plan(&at, &good(), "later").0,
+        None,
+        "what is so already is not written"
+    );
 
     let mut bad = Report::default();
     bad.fail(condition::ENDPOINT_READY, &Problem::new(reason::INVALID_ENDPOINT, "no"));
     assert_eq!(settle(&mut at, &bad, NOW), ["Warning InvalidEndpoint"]);
     assert_eq!(text(&at.object, "/status/phase"), "Failed");
-    assert_eq!(text(&at.object, "/status/endpoint"), format!("{HOME}/clusters/a/control-plane"));
+    assert_eq!(
+        text(&at.object, "/status/endpoint"),
+        format!("{HOME}/clusters/a/control-plane")
+    );
     assert_eq!(at.object["status"]["kubeconfigSecretRef"]["name"], "s");
     assert!(!at.was_ready());
 

@@ -43,7 +43,14 @@ async fn an_addon_is_applied_kept_in_step_and_pruned() {
     let (_world, root) = world().await;
     root.namespace("kplane-system").await;
     bundle(&root, "tools", BUNDLE).await;
-    make(&root, CLASSES, "ControlPlaneClass", "c", json!({"addons": ["starter", "tools"]})).await;
+    make(
+        &root,
+        CLASSES,
+        "ControlPlaneClass",
+        "c",
+        json!({"addons": ["starter", "tools"]}),
+    )
+    .await;
     control_plane(&root, "a", json!({"classRef": {"name": "c"}})).await;
     until_ready(&root, "a").await;
     let inside = "/clusters/a/control-plane";
@@ -55,23 +62,34 @@ async fn an_addon_is_applied_kept_in_step_and_pruned() {
     root.delete(&gadget).await;
     root.until(&gadget, "made again", |found| found.is_some()).await;
     root.patch(&plain, json!({"data": {"a": "2"}})).await;
-    root.until(&plain, "put right", |found| found.is_some_and(|found| found["data"]["a"] == "1"))
-        .await;
+    root.until(&plain, "put right", |found| {
+        found.is_some_and(|found| found["data"]["a"] == "1")
+    })
+    .await;
     // What the bundle says now is what is there, and what it does not say any more is not.
     let (less, _) = BUNDLE.split_once("apiVersion: v1\nkind: ConfigMap").unwrap();
     let definition = BUNDLE.split_once("data: {a: \"1\"}\n---\n").unwrap().1;
     let text = format!("{}{definition}", less.replace("size: 1", "size: 2"));
     let map = "/api/v1/namespaces/kplane-system/configmaps/addon-tools";
     root.patch(map, json!({"data": {"all.yaml": text}})).await;
-    root.until(&gadget, "changed", |found| found.is_some_and(|found| found["spec"]["size"] == 2))
-        .await;
+    root.until(&gadget, "changed", |found| {
+        found.is_some_and(|found| found["spec"]["size"] == 2)
+    })
+    .await;
     root.until_gone(&plain).await;
-    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"addons": ["starter"]}})).await;
-    root.until_gone(&format!("{inside}/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.com"))
+    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"addons": ["starter"]}}))
         .await;
+    root.until_gone(&format!(
+        "{inside}/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.example.com"
+    ))
+    .await;
     root.until_gone(&format!("{inside}/api/v1/namespaces/tools")).await;
     until_ready(&root, "a").await;
-    assert!(root.get(&format!("{inside}/api/v1/namespaces/kplane-system")).await.is_some());
+    assert!(
+        root.get(&format!("{inside}/api/v1/namespaces/kplane-system"))
+            .await
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -81,7 +99,10 @@ async fn an_addon_that_is_missing_or_bad_says_so_and_takes_nothing_away() {
     make(&root, CLASSES, "ControlPlaneClass", "c", json!({"addons": ["later"]})).await;
     control_plane(&root, "a", json!({"classRef": {"name": "c"}})).await;
     let refused = until_says(&root, "a", "AddonsApplied", "False", "AddonNotFound").await;
-    assert!(refused["status"]["kubeconfigSecretRef"].is_object(), "everything else is done");
+    assert!(
+        refused["status"]["kubeconfigSecretRef"].is_object(),
+        "everything else is done"
+    );
     let good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain}\n";
     bundle(&root, "later", good).await;
     until_ready(&root, "a").await;

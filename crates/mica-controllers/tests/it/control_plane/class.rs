@@ -18,14 +18,21 @@ async fn a_class_that_comes_later_or_forbids_a_mode_says_so_and_is_followed() {
     class(&root, "c", json!({"modesAllowed": ["Dedicated"]})).await;
     let refused = until_says(&root, "a", "ClassResolved", "False", "ModeNotAllowed").await;
     assert_eq!(refused["status"]["phase"], "Failed");
-    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"modesAllowed": ["Virtual"]}})).await;
+    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"modesAllowed": ["Virtual"]}}))
+        .await;
     until_ready(&root, "a").await;
-    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"mode": "Dedicated"}})).await;
+    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"mode": "Dedicated"}}))
+        .await;
     let refused = until_says(&root, "a", "Ready", "False", "ModeNotAllowed").await;
-    assert!(!refused["status"]["endpoint"].as_str().unwrap().is_empty(), "what was published stays");
-    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"modesAllowed": null}})).await;
+    assert!(
+        !refused["status"]["endpoint"].as_str().unwrap().is_empty(),
+        "what was published stays"
+    );
+    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"modesAllowed": null}}))
+        .await;
     until_says(&root, "a", "Ready", "False", "ModeNotSupported").await;
-    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"mode": "Virtual"}})).await;
+    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"mode": "Virtual"}}))
+        .await;
     until_ready(&root, "a").await;
 }
 
@@ -41,7 +48,10 @@ async fn limits_roles_and_services_follow_the_class_to_planes_that_are_there() {
     until_ready(&root, "other").await;
     let plane = root.get(&format!("{PLANES}/a")).await.unwrap();
     assert_eq!(plane["spec"]["limits"], json!({"objects": 500, "watches": 50}));
-    assert_eq!((&plane["spec"]["className"], &plane["spec"]["profile"]), (&json!("small"), &json!("Generic")));
+    assert_eq!(
+        (&plane["spec"]["className"], &plane["spec"]["profile"]),
+        (&json!("small"), &json!("Generic"))
+    );
     let binding = format!("/clusters/a/control-plane{BINDING}");
     assert_eq!(root.get(&binding).await.unwrap()["roleRef"]["name"], "view");
     let registration = root.get(&format!("{REGISTRATIONS}/a")).await.unwrap();
@@ -56,8 +66,10 @@ async fn limits_roles_and_services_follow_the_class_to_planes_that_are_there() {
         spec.is_some_and(|spec| spec["limits"] == json!({"objects": 600}) && spec["className"].is_null())
     })
     .await;
-    root.until(&binding, "changed", |found| found.is_some_and(|found| found["roleRef"]["name"] == "edit"))
-        .await;
+    root.until(&binding, "changed", |found| {
+        found.is_some_and(|found| found["roleRef"]["name"] == "edit")
+    })
+    .await;
     root.until(&format!("{REGISTRATIONS}/a"), "changed", |found| {
         found.is_some_and(|found| found["spec"]["services"] == json!(["scheduler"]))
     })

@@ -20,15 +20,23 @@ async fn a_fresh_token_is_left_alone_and_an_old_one_is_replaced() {
     let path = secret_path("a");
     let before = root.get(&path).await.unwrap();
     // A look that changes something else leaves the Secret as it is.
-    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"limits": {"objects": 1000}}})).await;
+    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"limits": {"objects": 1000}}}))
+        .await;
     root.until(&format!("{PLANES}/a"), "limited", |found| {
         found.is_some_and(|found| found["spec"]["limits"]["objects"] == 1000)
     })
     .await;
-    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"deletionPolicy": "Destroy"}})).await;
+    root.patch(
+        &format!("{CONTROL_PLANES}/a"),
+        json!({"spec": {"deletionPolicy": "Destroy"}}),
+    )
+    .await;
     until_ready(&root, "a").await;
     let after = root.get(&path).await.unwrap();
-    assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_eq!(
+        after["metadata"]["resourceVersion"],
+        before["metadata"]["resourceVersion"]
+    );
     // One whose life is two thirds over is replaced, and nothing else of the kubeconfig is.
     let kubeconfig_before = kubeconfig(&before, KUBECONFIG);
     let old = token(&kubeconfig_before);
@@ -73,7 +81,8 @@ async fn whatever_somebody_takes_away_is_there_again() {
     root.delete(&account).await;
     root.until(&account, "made again", |found| found.is_some()).await;
     root.delete(&format!("{inside}{BINDING}")).await;
-    root.until(&format!("{inside}{BINDING}"), "made again", |found| found.is_some()).await;
+    root.until(&format!("{inside}{BINDING}"), "made again", |found| found.is_some())
+        .await;
     // The account is another, and so the token is.
     let looking = async {
         loop {
@@ -88,7 +97,9 @@ async fn whatever_somebody_takes_away_is_there_again() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(90), looking).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(90), looking)
+        .await
+        .unwrap();
     let now = until_ready(&root, "a").await;
     assert_eq!(now["status"]["endpoint"], ready["status"]["endpoint"]);
 }

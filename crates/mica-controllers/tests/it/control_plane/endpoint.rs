@@ -7,14 +7,25 @@ async fn an_endpoint_that_comes_later_changes_or_is_bad_is_followed() {
     let (_world, root) = world().await;
     control_plane(&root, "a", json!({"endpointRef": {"name": "e"}})).await;
     until_says(&root, "a", "EndpointReady", "False", "EndpointNotFound").await;
-    make(&root, ENDPOINTS, "ControlPlaneEndpoint", "e", json!({"endpoint": "https://one.example"})).await;
+    make(
+        &root,
+        ENDPOINTS,
+        "ControlPlaneEndpoint",
+        "e",
+        json!({"endpoint": "https://one.example"}),
+    )
+    .await;
     let ready = until_ready(&root, "a").await;
     let one = "https://one.example/clusters/a/control-plane";
     assert_eq!(ready["status"]["endpoint"], one);
-    root.patch(&format!("{ENDPOINTS}/e"), json!({"spec": {"endpoint": "no url"}})).await;
+    root.patch(&format!("{ENDPOINTS}/e"), json!({"spec": {"endpoint": "no url"}}))
+        .await;
     let refused = until_says(&root, "a", "EndpointReady", "False", "InvalidEndpoint").await;
     assert_eq!(refused["status"]["endpoint"], one, "what was published stays");
-    assert_eq!(refused["status"]["kubeconfigSecretRef"], ready["status"]["kubeconfigSecretRef"]);
+    assert_eq!(
+        refused["status"]["kubeconfigSecretRef"],
+        ready["status"]["kubeconfigSecretRef"]
+    );
     assert!(message(&refused, "Ready").contains("say https://HOST"));
     let fixed = json!({"spec": {"endpoint": "https://two.example", "externalEndpoint": "https://out.example"}});
     root.patch(&format!("{ENDPOINTS}/e"), fixed).await;
@@ -63,19 +74,27 @@ async fn nodes_are_told_how_to_join_only_where_they_may() {
     control_plane(&root, "b", json!({})).await;
     until_ready(&root, "a").await;
     until_ready(&root, "b").await;
-    let info = |plane: &str| format!("/clusters/{plane}/control-plane/api/v1/namespaces/kube-public/configmaps/cluster-info");
+    let info =
+        |plane: &str| format!("/clusters/{plane}/control-plane/api/v1/namespaces/kube-public/configmaps/cluster-info");
     assert_eq!(root.get(&info("b")).await, None);
     let found = root.get(&info("a")).await.unwrap();
     let said = found["data"]["kubeconfig"].as_str().unwrap();
-    assert!(said.contains("https://join.example/clusters/a/control-plane") && said.contains("certificate-authority-data"));
+    assert!(
+        said.contains("https://join.example/clusters/a/control-plane") && said.contains("certificate-authority-data")
+    );
     let secrets = "/clusters/a/control-plane/api/v1/namespaces/kube-system/secrets?fieldSelector=type%3Dbootstrap.kubernetes.io%2Ftoken";
     let tokens = root.get(secrets).await.unwrap();
     let token = &tokens["items"][0];
     assert_eq!(tokens["items"].as_array().unwrap().len(), 1);
     assert!(token["data"]["expiration"].is_string(), "it does not last for ever");
-    let id = token["metadata"]["name"].as_str().unwrap().strip_prefix("bootstrap-token-").unwrap();
+    let id = token["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("bootstrap-token-")
+        .unwrap();
     assert!(found["data"][format!("jws-kubeconfig-{id}")].is_string());
     // Without the address all of it goes again.
-    root.patch(&format!("{ENDPOINTS}/e"), json!({"spec": {"joinEndpoint": null}})).await;
+    root.patch(&format!("{ENDPOINTS}/e"), json!({"spec": {"joinEndpoint": null}}))
+        .await;
     root.until_gone(&info("a")).await;
 }

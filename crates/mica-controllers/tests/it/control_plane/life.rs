@@ -25,7 +25,10 @@ async fn a_control_plane_gets_its_plane_its_credentials_and_its_address() {
         json!({"name": "controlplane-alpha-kubeconfig", "namespace": "kplane-cp-alpha"})
     );
     let secret = root.get(&secret_path("alpha")).await.unwrap();
-    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], ready["metadata"]["uid"]);
+    assert_eq!(
+        secret["metadata"]["ownerReferences"][0]["uid"],
+        ready["metadata"]["uid"]
+    );
     for key in [KUBECONFIG, KUBECONFIG_EXTERNAL] {
         let client = client(&kubeconfig(&secret, key)).await;
         let found = ask(&client, "GET", "/api/v1/namespaces/kplane-system", Value::Null).await;
@@ -44,7 +47,8 @@ async fn the_design_s_own_samples_are_ready_as_they_are() {
     let class = json!({"addons": ["starter"], "deletionPolicy": "Retain", "modesAllowed": ["Virtual"],
         "auth": {"model": "basic", "defaultRole": "admin"}});
     make(&root, CLASSES, "ControlPlaneClass", "starter", class).await;
-    let endpoint = json!({"endpoint": "https://example.kplane.example", "externalEndpoint": "https://example.kplane.example"});
+    let endpoint =
+        json!({"endpoint": "https://example.kplane.example", "externalEndpoint": "https://example.kplane.example"});
     make(&root, ENDPOINTS, "ControlPlaneEndpoint", "example", endpoint).await;
     let spec = json!({"classRef": {"name": "starter"}, "mode": "Virtual", "deletionPolicy": "Retain",
         "endpointRef": {"name": "example"}, "virtual": {"clusterPath": "example"}});
@@ -52,13 +56,23 @@ async fn the_design_s_own_samples_are_ready_as_they_are() {
     let registration = json!({"controlPlaneRef": {"name": "example"}, "endpointRef": {"name": "example"},
         "kubeconfigSecretRef": {"name": "controlplane-example-kubeconfig", "namespace": "kplane-cp-example"},
         "services": ["Controllers", "Scheduler", "Workloads"], "mode": "Shared"});
-    make(&root, REGISTRATIONS, "ControlPlaneRegistration", "example", registration).await;
+    make(
+        &root,
+        REGISTRATIONS,
+        "ControlPlaneRegistration",
+        "example",
+        registration,
+    )
+    .await;
     let ready = until_ready(&root, "example").await;
     let url = "https://example.kplane.example/clusters/example/control-plane";
     assert_eq!(ready["status"]["endpoint"], url);
     let secret = root.get(&secret_path("example")).await.unwrap();
     assert!(kubeconfig(&secret, KUBECONFIG).contains(url));
-    let binding = root.get(&format!("/clusters/example/control-plane{BINDING}")).await.unwrap();
+    let binding = root
+        .get(&format!("/clusters/example/control-plane{BINDING}"))
+        .await
+        .unwrap();
     assert_eq!(binding["roleRef"]["name"], "admin");
 }
 
@@ -72,7 +86,12 @@ async fn a_path_that_another_has_is_refused_with_its_name_until_it_is_free() {
     assert!(message(&refused, "Ready").contains("ControlPlane \"first\"'s"));
     assert_eq!(refused["status"]["phase"], "Failed");
     // Deleting who has nothing takes nothing from whom it belongs to.
-    control_plane(&root, "third", json!({"virtual": {"clusterPath": "first"}, "deletionPolicy": "Destroy"})).await;
+    control_plane(
+        &root,
+        "third",
+        json!({"virtual": {"clusterPath": "first"}, "deletionPolicy": "Destroy"}),
+    )
+    .await;
     until_says(&root, "third", "Provisioned", "False", "ClusterPathTaken").await;
     root.delete(&format!("{CONTROL_PLANES}/third")).await;
     root.until_gone(&format!("{CONTROL_PLANES}/third")).await;
@@ -94,14 +113,22 @@ async fn a_retained_plane_is_listed_and_taken_over_by_whom_its_id_is_said() {
     until_ready(&root, "kept").await;
     let old = kubeconfig(&root.get(&secret_path("kept")).await.unwrap(), KUBECONFIG);
     let maps = "/api/v1/namespaces/default/configmaps";
-    ask(&client(&old).await, "POST", maps, json!({"metadata": {"name": "data"}})).await.unwrap();
+    ask(&client(&old).await, "POST", maps, json!({"metadata": {"name": "data"}}))
+        .await
+        .unwrap();
     let id = root.get(&format!("{PLANES}/kept")).await.unwrap()["status"]["id"].clone();
     root.delete(&format!("{CONTROL_PLANES}/kept")).await;
     root.until_gone(&format!("{CONTROL_PLANES}/kept")).await;
     // What belonged to the ControlPlane goes with it; the plane stays, and nobody has credentials for it.
     root.until_gone(&secret_path("kept")).await;
     root.until_gone("/api/v1/namespaces/kplane-cp-kept").await;
-    let retained = root.get(&format!("{PLANES}?labelSelector={}", RETAINED_LABEL.replace('/', "%2F"))).await.unwrap();
+    let retained = root
+        .get(&format!(
+            "{PLANES}?labelSelector={}",
+            RETAINED_LABEL.replace('/', "%2F")
+        ))
+        .await
+        .unwrap();
     assert_eq!(retained["items"][0]["metadata"]["name"], "kept");
     until_refused(&client(&old).await, maps).await;
 
@@ -128,7 +155,9 @@ async fn until_refused(client: &kube::Client, path: &str) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(90), refused).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(90), refused)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -144,7 +173,8 @@ async fn a_destroyed_control_plane_waits_for_everything_in_it_and_names_what_blo
         found.is_some_and(|found| message(found, "Provisioned").contains("held"))
     })
     .await;
-    root.patch(&format!("{maps}/held"), json!({"metadata": {"finalizers": null}})).await;
+    root.patch(&format!("{maps}/held"), json!({"metadata": {"finalizers": null}}))
+        .await;
     root.until_gone(&format!("{CONTROL_PLANES}/gone")).await;
     assert_eq!(root.get(&format!("{PLANES}/gone")).await, None, "the plane goes first");
     control_plane(&root, "gone", json!({})).await;
@@ -185,7 +215,10 @@ async fn every_transition_is_told_in_an_event() {
     until_ready(&root, "told").await;
     let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dtold";
     root.until(events, "told", |found| {
-        let all = found.and_then(|found| found["items"].as_array()).cloned().unwrap_or_default();
+        let all = found
+            .and_then(|found| found["items"].as_array())
+            .cloned()
+            .unwrap_or_default();
         let has = |r#type: &str, reason: &str| all.iter().any(|one| one["type"] == r#type && one["reason"] == reason);
         has("Warning", "ClassNotFound") && has("Normal", "ClassResolved") && has("Normal", "Ready")
     })
