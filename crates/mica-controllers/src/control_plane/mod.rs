@@ -41,7 +41,7 @@ pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings};
 
 /// ControlPlanes that are worked on at once. All are of one management plane, so this is also how many of that.
 const WORKERS: usize = 32;
-/// How long to let changes inside a plane gather before they are looked at: most are our own.
+/// How long to let changes of what control planes made gather before they are looked at: most are our own.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Items that wait before nothing more is read from the shared server, and how often that is looked at.
 const FULL: usize = 50_000;
@@ -89,6 +89,17 @@ impl Waker {
         self.queue.add(request, priority);
     }
 
+    /// Has a ControlPlane looked at because of something that it made. Most of what happens to that is its own doing, and one
+    /// look is enough for all of it; what went is missed at once.
+    fn wake_maker(&self, name: &str, gone: Gone, priority: Priority) {
+        match gone {
+            Gone::Yes => self.wake(name, priority),
+            Gone::No => self
+                .queue
+                .add_after(Request::new(ClusterName::local(), None, name), SETTLE),
+        }
+    }
+
     /// Has those ControlPlanes looked at that name something: who they are is found out later, because it takes a request.
     fn wake_namers(&self, resource: &str, name: &str, priority: Priority) {
         let request = Request::new(ClusterName::local(), Some(resource), name);
@@ -121,8 +132,10 @@ impl Controller for ControlPlanes {
     }
 
     fn hear(&self, notice: &Notice) {
-        let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
-            return;
+        let (object, gone) = match &notice.seen {
+            Seen::Present(object) => (object, Gone::No),
+            Seen::Gone(object) => (object, Gone::Yes),
+            _ => return,
         };
         if object.place != Place::root() {
             return;
@@ -146,7 +159,7 @@ impl Controller for ControlPlanes {
                 false => wake::by_namespace(object),
             };
             if let Some(owner) = belongs_to(object).or_else(unmarked) {
-                self.waker.wake(owner, notice.priority);
+                self.waker.wake_maker(owner, gone, notice.priority);
             }
         }
     }
@@ -192,7 +205,7 @@ impl Listener for Waker {
                 return;
             }
             if let Some(name) = object.meta.annotations.control_plane.as_deref() {
-                self.wake(name, notice.priority);
+                self.wake_maker(name, gone, notice.priority);
             }
             // Somebody else may have waited for the name.
             if gone == Gone::Yes {

@@ -37,7 +37,7 @@ impl ControlPlanes {
             // Somebody wrote meanwhile: the next look knows more.
             Err(refusal) if refusal.is_conflict() => {}
             // Nothing is wrong with what is asked for, and it can still be used.
-            Err(refusal) if refusal.is_passing() && at.was_ready() => {}
+            Err(refusal) if (refusal.is_passing() || refusal.is_going()) && at.was_ready() => {}
             _ => self.report(&at, &report).await?,
         }
         match ended? {

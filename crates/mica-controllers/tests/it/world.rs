@@ -1,5 +1,6 @@
 //! A server with its controllers, and short ways to say what tests do with it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mica_controllers::control_plane::{Home, Settings};
@@ -43,9 +44,14 @@ impl World {
 
     /// A server whose control planes are run like this.
     pub async fn with_settings(server: TestServer, settings: Settings) -> Self {
+        let inside = inside(&server);
+        Self::with_client(server, inside, &["*"], settings).await
+    }
+
+    /// A server that controllers reach by a client of ours.
+    pub async fn with_client(server: TestServer, client: Client, controllers: &[&str], settings: Settings) -> Self {
         server.server().admit_controllers().await.unwrap();
-        let inside = server.client_inside(User::controllers());
-        Self::run(server, inside, &["*"], Some(settings))
+        Self::run(server, client, controllers, Some(settings))
     }
 
     /// A server that controllers take for somebody else's: it has no `objects`, and none of the controllers' work is done.
@@ -214,6 +220,42 @@ impl Place {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata});
         let path = format!("/apis/example.com/v1/namespaces/{namespace}/widgets");
         self.create(&path, object).await
+    }
+}
+
+/// What controllers reach a server by.
+pub fn inside(server: &TestServer) -> Client {
+    server.client_inside(User::controllers())
+}
+
+/// What was asked of a server, in order.
+#[derive(Clone, Default)]
+pub struct Asked(Arc<Mutex<Vec<String>>>);
+
+impl Asked {
+    /// A client whose requests are written down here.
+    pub fn count(&self, client: Client) -> Client {
+        let asked = self.0.clone();
+        let counted = tower::service_fn(move |request: http::Request<Body>| {
+            let client = client.clone();
+            asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+            async move { client.send(request).await }
+        });
+        Client::new(counted, "default")
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// What was asked after so many.
+    pub fn since(&self, before: usize) -> Vec<String> {
+        self.0.lock().unwrap().split_off(before)
+    }
+
+    pub fn last(&self, most: usize) -> Vec<String> {
+        let all = self.0.lock().unwrap();
+        all[all.len().saturating_sub(most)..].to_vec()
     }
 }
 

@@ -103,7 +103,12 @@ impl Observed {
 
     /// Whether it was ready when it was last reported.
     pub fn was_ready(&self) -> bool {
-        find(&self.object["status"]["conditions"], condition::READY).is_some_and(|ready| ready["status"] == "True")
+        self.is_true(condition::READY)
+    }
+
+    /// Whether a condition was true when it was last reported.
+    pub fn is_true(&self, r#type: &str) -> bool {
+        find(&self.object["status"]["conditions"], r#type).is_some_and(|found| found["status"] == "True")
     }
 
     /// What its class says; nothing if it has none.

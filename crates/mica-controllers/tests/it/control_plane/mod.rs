@@ -2,6 +2,7 @@
 
 mod addon;
 mod class;
+mod cost;
 mod credential;
 mod endpoint;
 mod life;
