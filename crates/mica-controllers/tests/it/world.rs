@@ -238,7 +238,10 @@ impl Asked {
         let asked = self.0.clone();
         let counted = tower::service_fn(move |request: http::Request<Body>| {
             let client = client.clone();
-            asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+            asked
+                .lock()
+                .unwrap()
+                .push(format!("{} {}", request.method(), request.uri()));
             async move { client.send(request).await }
         });
         Client::new(counted, "default")

@@ -39,7 +39,14 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
     });
     let world = World::with_client(server, client, &["control-plane"], settings).await;
     let root = world.root();
-    make(&root, CLASSES, "ControlPlaneClass", "c", json!({"services": ["controllers"]})).await;
+    make(
+        &root,
+        CLASSES,
+        "ControlPlaneClass",
+        "c",
+        json!({"services": ["controllers"]}),
+    )
+    .await;
     for i in 0..MANY {
         control_plane(&root, &format!("many-{i}"), json!({"classRef": {"name": "c"}})).await;
     }
@@ -52,7 +59,11 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
     println!("{} requests for {} control planes", asked.len(), MANY + 1);
 
     let before = asked.len();
-    root.patch(&format!("{CONTROL_PLANES}/one"), json!({"spec": {"deletionPolicy": "Destroy"}})).await;
+    root.patch(
+        &format!("{CONTROL_PLANES}/one"),
+        json!({"spec": {"deletionPolicy": "Destroy"}}),
+    )
+    .await;
     until_ready(&root, "one").await;
     until_quiet(&asked).await;
     let since = asked.since(before);
