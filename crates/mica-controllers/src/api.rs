@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::meta::Meta;
+use crate::turn::Turn;
 
 /// What controllers are called in managed fields, as upstream's.
 const AGENT: &str = "kube-controller-manager/mica";
@@ -51,6 +52,8 @@ pub enum Refusal {
     /// Somebody else who was asked, no API server, failed.
     #[error("{0}")]
     Elsewhere(String),
+    #[error("another replica works")]
+    NotOurTurn,
 }
 
 impl Refusal {
@@ -198,11 +201,21 @@ pub struct Listed<T> {
 #[derive(Clone)]
 pub struct Api {
     client: kube::Client,
+    turn: Turn,
 }
 
 impl Api {
     pub fn new(client: kube::Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            turn: Turn::always(),
+        }
+    }
+
+    /// Changes something only in this turn.
+    #[must_use]
+    pub(crate) fn in_turn(self, turn: Turn) -> Self {
+        Self { turn, ..self }
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, Refusal> {
@@ -363,6 +376,9 @@ impl Api {
 
     /// Sends a request; the head of a good answer.
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Refusal> {
+        if *request.method() != Method::GET && !self.turn.may_write() {
+            return Err(Refusal::NotOurTurn);
+        }
         let sent = tokio::time::timeout(PATIENCE, self.client.send(request)).await;
         let response = match sent {
             Err(_elapsed) => return Err(Refusal::Late),

@@ -7,15 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use mica_runtime::Request;
-use mica_runtime::queue::{Backoff, Limits, Outcome, Queue};
+use mica_runtime::queue::{Backoff, Limits, Outcome, Priority, Queue, Work};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::api::Refusal;
 use crate::follow::Listener;
 use crate::kinds::Catalog;
-use crate::meta::{Notice, Seen};
+use crate::meta::{Notice, Object, Seen};
+use crate::place::Place;
 use crate::select::Name;
+use crate::turn::Turn;
 
 /// Items that wait in a queue before nothing more is read from the server: its watch goes on where it was.
 const FULL: usize = 50_000;
@@ -58,9 +60,32 @@ pub fn queue() -> Queue {
     })
 }
 
+/// Puts what an object of root is about into a queue: a namespace, if there is one, and a name.
+pub fn hear_in_root<'a>(
+    queue: &Queue,
+    notice: &'a Notice,
+    about: impl FnOnce(&'a Object) -> Option<(Option<&'a str>, &'a str)>,
+) {
+    let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
+        return;
+    };
+    if object.place == Place::root()
+        && let Some((namespace, name)) = about(object)
+    {
+        let request = Request::new(object.place.cluster().clone(), namespace, name);
+        queue.add(request, notice.priority);
+    }
+}
+
+/// The time, as conditions have it.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 pub struct Engine {
     pub controllers: Vec<Arc<dyn Controller>>,
     pub catalog: Arc<Catalog>,
+    pub turn: Turn,
 }
 
 impl Engine {
@@ -75,15 +100,19 @@ impl Engine {
                 }
             });
             for _ in 0..controller.workers() {
-                let (controller, stop) = (controller.clone(), stop.clone());
+                let (controller, turn, stop) = (controller.clone(), self.turn.clone(), stop.clone());
                 tasks.spawn(async move {
                     tokio::select! {
                         () = stop.cancelled() => {}
-                        () = work(&*controller) => {}
+                        () = work(&*controller, &turn) => {}
                     }
                 });
             }
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.controllers.iter().any(|one| one.queue().depth() > FULL)
     }
 }
 
@@ -104,40 +133,60 @@ impl Listener for Engine {
             }
             _ => {}
         }
+        // Whoever works does what this replica only hears of: when its turn comes, what happens then is more urgent.
+        let heard = Notice {
+            seen: notice.seen.clone(),
+            priority: if self.turn.is_ours() {
+                notice.priority
+            } else {
+                Priority::Low
+            },
+        };
         for controller in &self.controllers {
-            controller.hear(notice);
+            controller.hear(&heard);
         }
     }
 
     async fn room(&self) {
-        while self.controllers.iter().any(|one| one.queue().depth() > FULL) {
-            tokio::time::sleep(LOOK).await;
+        while self.is_full() {
+            if self.turn.is_ours() {
+                tokio::time::sleep(LOOK).await;
+            } else {
+                self.turn.comes().await;
+            }
         }
     }
 }
 
-/// Does one item after the other.
-async fn work(controller: &dyn Controller) {
+/// Does one item after the other, while it is this replica's turn.
+async fn work(controller: &dyn Controller, turn: &Turn) {
     loop {
+        turn.comes().await;
         let work = controller.queue().take().await;
-        let doing = AssertUnwindSafe(controller.work(&work.request)).catch_unwind();
-        let outcome = match tokio::time::timeout(PATIENCE, doing).await {
-            Ok(Ok(Ok(outcome))) => outcome,
-            Ok(Ok(Err(refusal))) => {
-                tell(controller.name(), &work.request, work.failures, &refusal);
-                Outcome::Failed
-            }
-            Ok(Err(_panic)) => {
-                tracing::error!(controller = %controller.name(), item = %work.request, "a controller panicked");
-                Outcome::Failed
-            }
-            Err(_elapsed) => {
-                tell(controller.name(), &work.request, work.failures, &Refusal::Late);
-                Outcome::Failed
-            }
+        let outcome = match turn.begin() {
+            None => Outcome::Again(Duration::ZERO),
+            Some(tenure) => tokio::select! {
+                biased;
+                // Another replica does it anew.
+                () = tenure.lost() => Outcome::Again(Duration::ZERO),
+                outcome = attempt(controller, &work) => outcome,
+            },
         };
         controller.queue().done(&work.request, outcome);
     }
+}
+
+async fn attempt(controller: &dyn Controller, work: &Work) -> Outcome {
+    let doing = AssertUnwindSafe(controller.work(&work.request)).catch_unwind();
+    match tokio::time::timeout(PATIENCE, doing).await {
+        Ok(Ok(Ok(outcome))) => return outcome,
+        Ok(Ok(Err(refusal))) => tell(controller.name(), &work.request, work.failures, &refusal),
+        Ok(Err(_panic)) => {
+            tracing::error!(controller = %controller.name(), item = %work.request, "a controller panicked");
+        }
+        Err(_elapsed) => tell(controller.name(), &work.request, work.failures, &Refusal::Late),
+    }
+    Outcome::Failed
 }
 
 fn tell(controller: Name, item: &Request, failures: u32, refusal: &Refusal) {

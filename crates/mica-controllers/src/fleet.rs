@@ -8,7 +8,8 @@ use mica_runtime::{Cluster, Fleet, FleetEvent};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Options, run};
+use crate::turn::Turn;
+use crate::{Options, run_in};
 
 /// Runs controllers against every control plane that a fleet engages, until told to stop.
 pub async fn run_fleet(fleet: &Fleet, options: Options, stop: CancellationToken) {
@@ -23,7 +24,8 @@ pub async fn run_fleet(fleet: &Fleet, options: Options, stop: CancellationToken)
             None => break,
             Some(FleetEvent::Engaged(cluster)) => {
                 tracing::info!(plane = %cluster.name(), "controllers run for a control plane");
-                tasks.spawn(run_engaged(cluster, options.clone(), stop.child_token()));
+                let turn = Turn::new(fleet.ownership().clone(), cluster.name().clone());
+                tasks.spawn(run_engaged(cluster, options.clone(), turn, stop.child_token()));
             }
             // Credentials change inside its client, and its end is in its lifetime.
             Some(FleetEvent::Changed(_) | FleetEvent::Gone(_) | FleetEvent::Synced) => {}
@@ -34,15 +36,32 @@ pub async fn run_fleet(fleet: &Fleet, options: Options, stop: CancellationToken)
     tasks.wait().await;
 }
 
-async fn run_engaged(cluster: Cluster, options: Options, stop: CancellationToken) {
-    let lifetime = cluster.lifetime().clone();
-    let ending = async {
-        lifetime.cancelled().await;
-        stop.cancel();
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = run(cluster.client(), options, stop.clone()) => {}
-        () = ending => {}
+/// Runs controllers while the control plane is engaged and this replica's.
+async fn run_engaged(cluster: Cluster, options: Options, turn: Turn, stop: CancellationToken) {
+    let lifetime = cluster.lifetime();
+    loop {
+        let epoch = tokio::select! {
+            () = lifetime.cancelled() => return,
+            () = stop.cancelled() => return,
+            epoch = turn.comes() => epoch,
+        };
+        // A client is good for one epoch. Standing by is cold here: there may be very many such control planes.
+        let client = cluster.client_of(Some(epoch));
+        let over = stop.child_token();
+        let ending = async {
+            tokio::select! {
+                () = lifetime.cancelled() => {}
+                () = turn.goes(epoch) => {}
+            }
+            over.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = run_in(client, options.clone(), turn.clone(), over.clone()) => {}
+            () = ending => {}
+        }
+        if !over.is_cancelled() {
+            return;
+        }
     }
 }

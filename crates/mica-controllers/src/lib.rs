@@ -32,10 +32,12 @@ mod quota;
 mod registration;
 mod select;
 mod token;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use mica_runtime::{ClusterName, Ownership};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -60,6 +62,7 @@ use quota::Quotas;
 use registration::Registrations;
 pub use select::{Name, Selection, Unknown};
 use token::Tokens;
+use turn::Turn;
 
 /// Between tries to reach a server that does not answer yet.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -77,10 +80,20 @@ pub struct Options {
 /// Runs controllers against a server and all its planes until told to stop. What they are about when that happens is given
 /// up: everything they do can be done again.
 pub async fn run(client: kube::Client, options: Options, stop: CancellationToken) {
+    run_in(client, options, Turn::always(), stop).await;
+}
+
+/// The same as one of several replicas: it works while `ownership`, which somebody else runs, says so, and stands by warm
+/// otherwise. What happens meanwhile waits in its queues; when they are full it reads on as soon as it works.
+pub async fn run_owned(client: kube::Client, options: Options, ownership: Arc<dyn Ownership>, stop: CancellationToken) {
+    run_in(client, options, Turn::new(ownership, ClusterName::local()), stop).await;
+}
+
+async fn run_in(client: kube::Client, options: Options, turn: Turn, stop: CancellationToken) {
     if options.controllers.is_empty() {
         return;
     }
-    let api = Api::new(client);
+    let api = Api::new(client).in_turn(turn.clone());
     let server = tokio::select! {
         () = stop.cancelled() => return,
         server = reach(&api) => server,
@@ -98,6 +111,7 @@ pub async fn run(client: kube::Client, options: Options, stop: CancellationToken
     let engine = Arc::new(Engine {
         controllers: controllers(server, &api, &catalog, &dependents, &options),
         catalog: catalog.clone(),
+        turn,
     });
     let tasks = TaskTracker::new();
     engine.start(&tasks, &stop);

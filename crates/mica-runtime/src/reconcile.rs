@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::Cluster;
 use crate::controller::FleetView;
 use crate::events::{Events, Recorder};
-use crate::ownership::Tenure;
+use crate::ownership::{Epoch, Tenure};
 use crate::queue::Priority;
 use crate::request::Request;
 use crate::source::Object;
@@ -192,6 +192,11 @@ impl<K: Object> Cx<K> {
             .client
             .get_or_init(|| parts.cluster.client_of(Some(parts.tenure.epoch())));
         client.clone()
+    }
+
+    /// Counts the replicas that the cluster has been owned by: what a later one wrote has a higher number.
+    pub fn epoch(&self) -> Epoch {
+        self.parts.tenure.epoch()
     }
 
     /// A client of the local (management) cluster.

@@ -32,6 +32,7 @@ use crate::metrics;
 use crate::objects::OBJECTS;
 use crate::openapi::OpenApi;
 use crate::pki::{Authority, PlaneAuthorities};
+use crate::plane::Context;
 use crate::plane::class::PLANE_CLASSES;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
@@ -45,6 +46,7 @@ use crate::serve::Server;
 use crate::serve::pass::Passer;
 use crate::sign::Signer;
 pub use crate::tenancy::Tenancy;
+use crate::tenancy::born;
 
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -144,7 +146,7 @@ impl Server {
         };
         let schemes = schemes(options.profile);
         let (range, companions) = (options.services.range, options.companions.clone());
-        let base = Box::new(move |profile| base_objects(profile, range, &companions));
+        let base = Box::new(move |profile, context| base_objects(profile, context, range, &companions));
         let directory = Directory::open(store.clone(), schemes.clone(), base).await?;
         let moved = directory.rebase(&directory.root()).await?;
         if moved.objects > 0 {
@@ -242,6 +244,8 @@ impl Server {
             checks_policies: matches!(options.companions, Companions::Done { .. }),
             passer,
         });
+        let born = base_objects(options.profile, Context::Plane, range, &options.companions);
+        Box::pin(server.restore_roles(born)).await?;
         Box::pin(server.publish_authentication(&options.client_ca)).await?;
         if server.tenancy == Tenancy::Served {
             Box::pin(server.install_tenancy()).await?;
@@ -314,6 +318,15 @@ impl Server {
 }
 
 /// What every plane is born with. Times are the plane's own, so the ones here only stand in.
-fn base_objects(profile: Profile, range: ServiceRange, companions: &Companions) -> Vec<serde_json::Value> {
-    bootstrap::objects(profile, range, companions, "1970-01-01T00:00:00Z")
+fn base_objects(
+    profile: Profile,
+    context: Context,
+    range: ServiceRange,
+    companions: &Companions,
+) -> Vec<serde_json::Value> {
+    let mut objects = bootstrap::objects(profile, range, companions, "1970-01-01T00:00:00Z");
+    if context == Context::Project {
+        born::add(&mut objects, companions);
+    }
+    objects
 }

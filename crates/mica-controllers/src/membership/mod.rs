@@ -14,7 +14,7 @@ use mica_runtime::queue::{Outcome, Priority, Queue};
 
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
-use crate::meta::{Notice, Seen};
+use crate::meta::Notice;
 use crate::place::{self, Place};
 use crate::select::Name;
 
@@ -60,15 +60,10 @@ impl Controller for Memberships {
     }
 
     fn hear(&self, notice: &Notice) {
-        let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
-            return;
-        };
-        let ours = object.is(GROUP, MEMBERSHIPS) || object.is(GROUP, ORGANIZATIONS);
-        if ours && object.place == Place::root() {
-            let cluster = object.place.cluster().clone();
-            let request = Request::new(cluster, object.meta.namespace.as_deref(), &object.meta.name);
-            self.queue.add(request, notice.priority);
-        }
+        engine::hear_in_root(&self.queue, notice, |object| {
+            let ours = object.is(GROUP, MEMBERSHIPS) || object.is(GROUP, ORGANIZATIONS);
+            ours.then_some((object.meta.namespace.as_deref(), &*object.meta.name))
+        });
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
@@ -80,7 +75,7 @@ impl Controller for Memberships {
         let Some(observed) = self.observe(namespace, &request.name).await? else {
             return Ok(Outcome::Done);
         };
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = engine::now();
         if let Some(status) = plan::plan(&observed, &now) {
             self.apply(&observed, namespace, status).await?;
         }

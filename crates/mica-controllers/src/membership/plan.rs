@@ -45,9 +45,10 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
             applied
         })
         .collect();
+    let generation = &membership["metadata"]["generation"];
     let mut status = json!({
-        "conditions": condition::with(&before["conditions"], &[ready, applied], now),
-        "observedGeneration": membership["metadata"]["generation"],
+        "conditions": condition::with_generation(&before["conditions"], &[ready, applied], generation, now),
+        "observedGeneration": generation,
     });
     if let Some(organization) = &observed.organization {
         let mut shown = json!({"type": organization["spec"]["type"]});

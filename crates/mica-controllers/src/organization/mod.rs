@@ -14,8 +14,7 @@ use mica_runtime::queue::{Outcome, Queue};
 
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
-use crate::meta::{Notice, Seen};
-use crate::place::Place;
+use crate::meta::Notice;
 use crate::select::Name;
 
 const WORKERS: usize = 4;
@@ -49,27 +48,23 @@ impl Controller for Organizations {
     }
 
     fn hear(&self, notice: &Notice) {
-        let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
-            return;
-        };
-        let about = if object.is(GROUP, ORGANIZATIONS) {
-            Some(object.meta.name.as_str())
-        } else if object.is("", "namespaces") {
-            organization_of_namespace(&object.meta.name)
-        } else {
-            None
-        };
-        if let Some(name) = about.filter(|_| object.place == Place::root()) {
-            let request = Request::new(object.place.cluster().clone(), None, name);
-            self.queue.add(request, notice.priority);
-        }
+        engine::hear_in_root(&self.queue, notice, |object| {
+            let name = if object.is(GROUP, ORGANIZATIONS) {
+                &*object.meta.name
+            } else if object.is("", "namespaces") {
+                organization_of_namespace(&object.meta.name)?
+            } else {
+                return None;
+            };
+            Some((None, name))
+        });
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
         let Some(observed) = self.observe(&request.name).await? else {
             return Ok(Outcome::Done);
         };
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = engine::now();
         if let Some(step) = plan::plan(&observed, &now) {
             self.apply(&observed, step).await?;
         }

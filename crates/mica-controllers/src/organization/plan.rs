@@ -39,8 +39,8 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Step> {
     // Clients of hosted platforms ask for this before they do anything: here nothing is left to be done.
     let onboarded = Change::new("OnboardingComplete", "True", "Ready", "nothing is left to be done");
     let before = &organization["status"];
-    let conditions = condition::with(&before["conditions"], &[ready, onboarded], now);
     let generation = &metadata["generation"];
+    let conditions = condition::with_generation(&before["conditions"], &[ready, onboarded], generation, now);
     if conditions == before["conditions"] && before["observedGeneration"] == *generation {
         return None;
     }

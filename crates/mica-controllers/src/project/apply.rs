@@ -1,6 +1,8 @@
 //! Does what was planned for a project.
 
-use mica_api::tenancy::{API_VERSION, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, PROJECTS, project_plane};
+use mica_api::tenancy::{
+    API_VERSION, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, PROJECTS, SUSPENSIONS, project_plane,
+};
 use serde_json::{Value, json};
 
 use super::Projects;
@@ -52,6 +54,15 @@ impl Projects {
             Step::Status(status) => {
                 let patch = self.at_version(observed, json!({"status": status}));
                 self.api.merge(&format!("{project}/status"), &patch).await.map(drop)
+            }
+            Step::Phase { suspension, phase } => {
+                let path = place::object(&root, API_VERSION, SUSPENSIONS, None, suspension);
+                let patch = json!({"status": {"phase": phase}});
+                self.api
+                    .merge(&format!("{path}/status"), &patch)
+                    .await
+                    .or_absent()
+                    .map(drop)
             }
             Step::Finalizers(left) => {
                 let patch = json!({"metadata": {"finalizers": left}});

@@ -14,8 +14,7 @@ use mica_runtime::queue::{Outcome, Queue};
 
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
-use crate::meta::{Notice, Object, Seen};
-use crate::place::Place;
+use crate::meta::{Notice, Object};
 use crate::select::Name;
 
 const WORKERS: usize = 16;
@@ -66,15 +65,7 @@ impl Controller for Projects {
     }
 
     fn hear(&self, notice: &Notice) {
-        let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
-            return;
-        };
-        if object.place == Place::root()
-            && let Some(project) = about(object)
-        {
-            let request = Request::new(object.place.cluster().clone(), None, project);
-            self.queue.add(request, notice.priority);
-        }
+        engine::hear_in_root(&self.queue, notice, |object| Some((None, about(object)?)));
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
@@ -84,7 +75,7 @@ impl Controller for Projects {
                 return Ok(Outcome::Done);
             };
             observed.conflict = conflict.take();
-            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let now = engine::now();
             let steps = plan::plan(&observed, &now);
             if steps.is_empty() {
                 return Ok(Outcome::Done);

@@ -22,8 +22,10 @@ impl Projects {
         let plane = self.api.get(&plane).await.or_absent()?;
         let control_plane = place::object(&root, INFRASTRUCTURE_API_VERSION, PROJECT_CONTROL_PLANES, None, name);
         let control_plane = self.api.get(&control_plane).await.or_absent()?;
+        let (suspensions, lifted) = self.suspensions(name).await?;
         Ok(Some(Observed {
-            suspensions: self.suspensions(name).await?,
+            suspensions,
+            lifted,
             answers: self.answers(name, plane.as_ref()).await,
             project,
             plane,
@@ -32,8 +34,8 @@ impl Projects {
         }))
     }
 
-    /// The suspensions of a project that are in force.
-    async fn suspensions(&self, project: &str) -> Result<Vec<Value>, Refusal> {
+    /// The suspensions of a project: those in force, and those that were lifted, by their phase or by their deletion.
+    async fn suspensions(&self, project: &str) -> Result<(Vec<Value>, Vec<Value>), Refusal> {
         let path = place::collection(&Place::root(), API_VERSION, SUSPENSIONS, None);
         let query = format!(
             "fieldSelector=spec.projectRef.name{}",
@@ -43,7 +45,7 @@ impl Projects {
         let in_force = |suspension: &Value| {
             suspension["status"]["phase"] != "Lifted" && suspension["metadata"]["deletionTimestamp"].is_null()
         };
-        Ok(listed.items.into_iter().filter(in_force).collect())
+        Ok(listed.items.into_iter().partition(in_force))
     }
 
     /// Whether the plane answers, at the address that clients use.

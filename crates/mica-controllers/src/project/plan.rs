@@ -19,6 +19,8 @@ pub struct Observed {
     pub control_plane: Option<Value>,
     /// Suspensions of this project that are in force.
     pub suspensions: Vec<Value>,
+    /// Those that are not any more.
+    pub lifted: Vec<Value>,
     pub answers: Answers,
     /// Why its plane could not be made, if somebody else has its address.
     pub conflict: Option<String>,
@@ -45,6 +47,11 @@ pub enum Step {
     DeleteControlPlane,
     /// The status of the project.
     Status(Value),
+    /// The phase of a suspension.
+    Phase {
+        suspension: String,
+        phase: &'static str,
+    },
     /// The project's finalizers.
     Finalizers(Value),
 }
@@ -83,7 +90,7 @@ fn keep(observed: &Observed, now: &str) -> Vec<Step> {
         true => Change::new("Suspended", "False", "Active", "the project is not suspended"),
         false => Change::new("Suspended", "True", "Suspended", "the project is suspended"),
     };
-    let conditions = condition::with(&project["status"]["conditions"], &[ready, suspended], now);
+    let conditions = conditions(project, &[ready, suspended], now);
     let mut status = json!({"conditions": conditions});
     let shown = suspensions(observed);
     if shown != project["status"]["suspensions"] {
@@ -92,7 +99,29 @@ fn keep(observed: &Observed, now: &str) -> Vec<Step> {
     if status["conditions"] != project["status"]["conditions"] || status.get("suspensions").is_some() {
         steps.push(Step::Status(status));
     }
+    steps.extend(phases(observed));
     steps
+}
+
+/// What suspensions are to say of themselves: what is so, which they say last.
+fn phases(observed: &Observed) -> Vec<Step> {
+    let state = observed.plane.as_ref().map_or("", |plane| text(plane, "/status/phase"));
+    let in_force = observed.suspensions.iter().filter(|_| state == "Suspended");
+    // One that another holds the project down beside is lifted all the same.
+    let lifted = observed
+        .lifted
+        .iter()
+        .filter(|_| state != "Suspended" || !observed.suspensions.is_empty());
+    let wanted = in_force
+        .map(|one| (one, "Active"))
+        .chain(lifted.map(|one| (one, "Lifted")));
+    let differs = wanted.filter(|(suspension, phase)| text(suspension, "/status/phase") != *phase);
+    differs
+        .map(|(suspension, phase)| Step::Phase {
+            suspension: text(suspension, "/metadata/name").to_owned(),
+            phase,
+        })
+        .collect()
 }
 
 /// Whether the project can be used.
@@ -166,7 +195,7 @@ fn control_plane(observed: &Observed, ready: &Change, now: &str) -> Vec<Step> {
     };
     let reason = if ready.status == "True" { "Ready" } else { "Creating" };
     let change = Change::new("ControlPlaneReady", &ready.status, reason, &ready.message);
-    let conditions = condition::with(&present["status"]["conditions"], &[change], now);
+    let conditions = conditions(present, &[change], now);
     if conditions == present["status"]["conditions"] {
         return Vec::new();
     }
@@ -218,7 +247,7 @@ fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
             Change::new("ResourceCleanup", "True", "CleanupAwaitingCompletion", message)
         }
     };
-    let conditions = condition::with(&project["status"]["conditions"], &[change], now);
+    let conditions = conditions(project, &[change], now);
     if conditions != project["status"]["conditions"] {
         steps.push(Step::Status(json!({"conditions": conditions})));
     }
@@ -227,6 +256,12 @@ fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
         steps.push(Step::Finalizers(left.into()));
     }
     steps
+}
+
+/// The conditions of an object, with changes that are about it as it is now.
+fn conditions(object: &Value, changes: &[Change], now: &str) -> Value {
+    let generation = &object["metadata"]["generation"];
+    condition::with_generation(&object["status"]["conditions"], changes, generation, now)
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -298,6 +333,12 @@ mod tests {
                             observed.project["status"][field] = value.clone();
                         }
                     }
+                    Step::Phase { suspension, phase } => {
+                        let all = observed.suspensions.iter_mut().chain(&mut observed.lifted);
+                        for one in all.filter(|one| one["metadata"]["name"] == *suspension) {
+                            one["status"]["phase"] = phase.into();
+                        }
+                    }
                     Step::Finalizers(left) => observed.project["metadata"]["finalizers"] = left,
                 }
             }
@@ -351,18 +392,25 @@ mod tests {
     fn a_suspension_reaches_the_plane_and_is_lifted_again() {
         let mut observed = new();
         settle(&mut observed);
-        let suspension = json!({"metadata": {"creationTimestamp": NOW},
+        let suspension = json!({"metadata": {"name": "s", "creationTimestamp": NOW},
             "spec": {"reason": "Billing", "reinstateAuthority": "Operator"}});
         observed.suspensions = vec![suspension];
-        settle(&mut observed);
+        let done = settle(&mut observed);
+        assert_eq!(
+            done,
+            ["PatchPlane", "ControlPlaneStatus", "Status", "Phase"],
+            "it says so when it is so"
+        );
+        assert_eq!(text(&observed.suspensions[0], "/status/phase"), "Active");
         assert_eq!(brief(&observed, "Suspended"), "True Suspended");
         assert_eq!(brief(&observed, "Ready"), "False Suspended");
         let plane = observed.plane.as_ref().expect("it stays");
         assert_eq!(text(plane, "/spec/state"), "Suspended");
         let shown = json!([{"reason": "Billing", "suspendedAt": NOW, "reinstateAuthority": "Operator"}]);
         assert_eq!(observed.project["status"]["suspensions"], shown);
-        observed.suspensions.clear();
+        observed.lifted = std::mem::take(&mut observed.suspensions);
         settle(&mut observed);
+        assert_eq!(text(&observed.lifted[0], "/status/phase"), "Lifted");
         assert_eq!(brief(&observed, "Suspended"), "False Active");
         assert_eq!(brief(&observed, "Ready"), "True Ready");
         assert!(observed.project["status"]["suspensions"].is_null());

@@ -5,10 +5,14 @@
 mod account;
 mod aggregation;
 mod control_plane;
+mod convention;
 mod fleet;
 mod foreign;
 mod garbage;
+mod leader;
+mod milo;
 mod namespace;
 mod project;
 mod quota;
+mod restart;
 mod world;

@@ -3,6 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use http_body_util::BodyExt as _;
 use mica_controllers::control_plane::{Home, Settings};
 use mica_controllers::{Api, Options, Selection};
 use mica_server::authz::User;
@@ -134,6 +137,17 @@ impl Place {
         self.send("POST", path, Some(&object)).await
     }
 
+    /// Opens a watch.
+    pub async fn watch(&self, path: &str) -> Watch {
+        let request = http::Request::get(format!("{}{path}", self.prefix));
+        let response = self.client.send(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200, "watching {path}");
+        Watch {
+            pieces: response.into_body().into_data_stream().boxed(),
+            held: Vec::new(),
+        }
+    }
+
     /// What is there, if anything is.
     pub async fn get(&self, path: &str) -> Option<Value> {
         match self.send("GET", path, None).await {
@@ -157,6 +171,10 @@ impl Place {
             .send("DELETE", path, Some(&json!({"propagationPolicy": propagation})))
             .await;
         deleted.unwrap_or_else(|error| panic!("deleting {path}: {error}"));
+    }
+
+    pub async fn try_delete(&self, path: &str) -> Result<Value, kube::Error> {
+        self.send("DELETE", path, None).await
     }
 
     /// Waits until what is at a path is as it should be.
@@ -268,6 +286,36 @@ pub fn home(server: &TestServer) -> Home {
         api: Api::new(server.client_inside(User::controllers())),
         url: server.url(),
         ca: Some(server.authority().certificate_pem().to_owned()),
+    }
+}
+
+/// A watch that is open.
+pub struct Watch {
+    pieces: BoxStream<'static, Result<bytes::Bytes, kube::Error>>,
+    held: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event that is no bookmark, as its type and the object's name; `None` when the watch has ended.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            while let Some(end) = self.held.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.held.drain(..=end).collect();
+                let event: Value = serde_json::from_slice(&line).unwrap();
+                if event["type"] != "BOOKMARK" {
+                    let (kind, name) = (&event["type"], &event["object"]["metadata"]["name"]);
+                    return Some(format!(
+                        "{} {}",
+                        kind.as_str().unwrap(),
+                        name.as_str().unwrap_or_default()
+                    ));
+                }
+            }
+            match tokio::time::timeout(PATIENCE, self.pieces.next()).await.unwrap() {
+                Some(Ok(piece)) => self.held.extend_from_slice(&piece),
+                Some(Err(_)) | None => return None,
+            }
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::credentials::Credentials;
 use super::pool::{AnswerBody, Origin, within};
 use super::trust::Trust;
+use crate::metrics::Metrics;
 
 /// Until when an answer must begin. API servers give up after a minute themselves.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
@@ -291,6 +292,21 @@ impl Access {
         let send = service_fn(move |request: Request<Body>| {
             let access = access.clone();
             async move { access.send(request).await.map_err(BoxError::from) }
+        });
+        client(send, &self.namespace())
+    }
+
+    /// A client whose requests are counted.
+    pub(crate) fn counted_client(&self, metrics: &Metrics) -> kube::Client {
+        let (access, metrics, host) = (self.clone(), metrics.clone(), Arc::<str>::from(self.host()));
+        let send = service_fn(move |request: Request<Body>| {
+            let (access, metrics, host) = (access.clone(), metrics.clone(), host.clone());
+            async move {
+                let method = request.method().clone();
+                let answer = access.send(request).await;
+                metrics.answered(&method, &host, answer.as_ref().ok().map(Response::status));
+                answer.map_err(BoxError::from)
+            }
         });
         client(send, &self.namespace())
     }

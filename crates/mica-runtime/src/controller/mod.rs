@@ -73,8 +73,8 @@ impl Controllers {
     pub fn new(around: Surroundings) -> Self {
         let (roster, tasks) = (Arc::new(Roster::default()), TaskTracker::new());
         Self(Arc::new(Inner {
+            feeds: Arc::new(Feeds::new(roster.clone(), tasks.clone(), around.metrics.clone())),
             around,
-            feeds: Arc::new(Feeds::new(roster.clone(), tasks.clone())),
             roster,
             known: Mutex::default(),
             building: Mutex::default(),

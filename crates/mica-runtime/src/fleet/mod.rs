@@ -393,15 +393,28 @@ impl Shared {
         if let Some(cluster) = gone {
             cluster.end();
             state.tell(|feed| feed.gone(name));
+            self.count("gone");
         }
         match (come, engaged) {
-            (Some(cluster), _) => state.tell(|feed| feed.engaged(&cluster)),
-            (None, Some(cluster)) if changed => state.tell(|feed| feed.changed(&cluster)),
+            (Some(cluster), _) => {
+                state.tell(|feed| feed.engaged(&cluster));
+                self.count("engaged");
+            }
+            (None, Some(cluster)) if changed => {
+                state.tell(|feed| feed.changed(&cluster));
+                self.count("changed");
+            }
             (None, _) => return,
         }
         // One that has come, or has a new owner, is to be told of.
         if let Some(running) = provider.and_then(|provider| state.provider(provider)) {
             running.reports.add(name);
+        }
+    }
+
+    fn count(&self, change: &'static str) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.cluster_changed(change);
         }
     }
 
@@ -456,8 +469,7 @@ impl Observer for Shared {
 
     fn answered(&self, cluster: &Cluster, method: &Method, code: Option<StatusCode>) {
         if let Some(metrics) = self.metrics.get() {
-            let code = code.as_ref().map_or("<error>", StatusCode::as_str);
-            metrics.request(method.as_str(), &cluster.access().host(), code);
+            metrics.answered(method, &cluster.access().host(), code);
         }
     }
 }

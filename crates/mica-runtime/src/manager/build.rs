@@ -113,7 +113,7 @@ impl ManagerBuilder {
         let (events, writer) = Events::new(self.instance.unwrap_or_else(identity), metrics.clone());
         let fleet = Fleet::with_limits(ownership.clone(), self.limits);
         fleet.report_to(&metrics);
-        let local = self.local.client();
+        let local = self.local.counted_client(&metrics);
         fleet.set_local(self.local);
         let reach = if self.providers.is_empty() {
             Reach::Local

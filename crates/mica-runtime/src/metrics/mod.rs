@@ -9,6 +9,7 @@ mod controller;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use http::{Method, StatusCode};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -168,6 +169,12 @@ impl Metrics {
             ("method", method.to_owned()),
         ];
         self.0.requests.get_or_create(&labels).inc();
+    }
+
+    /// The same, by what the answer was: a code, or none.
+    pub(crate) fn answered(&self, method: &Method, host: &str, code: Option<StatusCode>) {
+        let code = code.as_ref().map_or("<error>", StatusCode::as_str);
+        self.request(method.as_str(), host, code);
     }
 
     pub fn leadership(&self, lease: &str, leadership: Leadership) {

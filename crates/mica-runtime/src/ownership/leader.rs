@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::election::{Attempt, Election};
-use super::lease::{Failed, Leases, Record, Timing, fresh, identity};
+use super::lease::{Failed, Leases, Record, Timing, fresh};
+use super::replica::Replica;
 use super::term::{Tenure, Term};
 use super::{Engages, Epoch, Ownership};
 use crate::metrics::{Leadership, Metrics};
@@ -47,21 +48,13 @@ struct State {
     term: Option<Term>,
 }
 
-/// How long work that is under way may take when the lease is to be given away.
-pub(super) const HANDOVER: Duration = Duration::from_secs(10);
-
 impl Leader {
     /// By the Lease of this name, on the management cluster.
     #[allow(clippy::new_ret_no_self, reason = "what is new is described first")]
     pub fn new(client: kube::Client, namespace: &str, name: &str) -> LeaderBuilder {
         LeaderBuilder {
-            client,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            identity: identity(),
-            timing: Timing::default(),
+            replica: Replica::new(client, namespace, name),
             standby: Standby::default(),
-            handover: HANDOVER,
         }
     }
 
@@ -154,7 +147,13 @@ impl Leader {
             () = self.lapse() => {}
             result = self.turn(known) => if let Err(err) = result {
                 let error = &err as &dyn std::error::Error;
-                tracing::debug!(lease = self.name, error, "the lease was neither taken nor renewed");
+                match err {
+                    Failed::Conflict => tracing::debug!(lease = self.name, error, "another was first to write the lease"),
+                    // Nobody may lead: that is to be seen.
+                    Failed::Late | Failed::Refused(_) => {
+                        tracing::warn!(lease = self.name, error, "the lease was neither taken nor renewed");
+                    }
+                }
             },
         }
         self.settle();
@@ -260,26 +259,21 @@ impl Ownership for Leader {
 
 /// How to lead, if not as usual.
 pub struct LeaderBuilder {
-    client: kube::Client,
-    namespace: String,
-    name: String,
-    identity: String,
-    timing: Timing,
+    replica: Replica,
     standby: Standby,
-    handover: Duration,
 }
 
 impl LeaderBuilder {
     /// What this replica is called in the lease. No two may have the same.
     #[must_use]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = identity.into();
+        self.replica.identity = identity.into();
         self
     }
 
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
-        self.timing = timing;
+        self.replica.timing = timing;
         self
     }
 
@@ -292,22 +286,23 @@ impl LeaderBuilder {
     /// How long work that is under way may take when the process stops.
     #[must_use]
     pub fn handover(mut self, handover: Duration) -> Self {
-        self.handover = handover;
+        self.replica.handover = handover;
         self
     }
 
     pub fn build(self) -> Leader {
+        let Self { replica, standby } = self;
         Leader {
-            leases: Leases::new(self.client, &self.namespace, self.timing),
+            leases: Leases::new(replica.client, &replica.namespace, replica.timing),
             state: Mutex::new(State {
-                election: Election::new(self.identity.clone(), self.timing),
+                election: Election::new(replica.identity.clone(), replica.timing),
                 term: None,
             }),
-            name: self.name,
-            identity: self.identity,
-            timing: self.timing,
-            standby: self.standby,
-            handover: self.handover,
+            name: replica.name,
+            identity: replica.identity,
+            timing: replica.timing,
+            standby,
+            handover: replica.handover,
             changes: watch::Sender::new(0),
             metrics: OnceLock::new(),
         }

@@ -16,6 +16,7 @@ mod leader;
 mod lease;
 mod plan;
 mod rendezvous;
+mod replica;
 mod sharded;
 mod term;
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -17,8 +17,10 @@ use tokio_util::task::TaskTracker;
 use super::item::{Item, Object};
 use super::own::Own;
 use super::roster::Roster;
+use super::select::{Born, Select};
 use super::wildcard::Wildcard;
 use crate::cluster::Cluster;
+use crate::metrics::Metrics;
 use crate::request::{ClusterName, Request};
 use crate::store::{Change, ListId, Store};
 
@@ -39,84 +41,6 @@ pub(crate) trait Listener<K>: Send + Sync {
 }
 
 type Listeners<K> = Arc<[Arc<dyn Listener<K>>]>;
-type Prune<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
-
-/// Which objects of a kind are watched, and what of them is kept.
-pub struct Select<K> {
-    pub(crate) labels: Option<String>,
-    pub(crate) fields: Option<String>,
-    pub(crate) prune: Option<Prune<K>>,
-    pub(crate) born: Born,
-}
-
-/// Whether objects that planes are born with are reconciled, where planes are read together.
-///
-/// A plane of a Mica server has system namespaces, roles and the like that it never wrote. A watch of one plane shows them,
-/// the watch of all planes does not: there they cost a list of each plane when it engages, and a request when it is their
-/// turn, and are left out of stores.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Born {
-    #[default]
-    Include,
-    Skip,
-}
-
-impl<K> Clone for Select<K> {
-    fn clone(&self) -> Self {
-        Self {
-            labels: self.labels.clone(),
-            fields: self.fields.clone(),
-            prune: self.prune.clone(),
-            born: self.born,
-        }
-    }
-}
-
-impl<K> Default for Select<K> {
-    fn default() -> Self {
-        Self {
-            labels: None,
-            fields: None,
-            prune: None,
-            born: Born::Include,
-        }
-    }
-}
-
-impl<K> Select<K> {
-    /// Everything, without managed fields.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// Only objects that this label selector selects.
-    #[must_use]
-    pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
-        self
-    }
-
-    /// Only objects that this field selector selects.
-    #[must_use]
-    pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = Some(selector.into());
-        self
-    }
-
-    /// Leaves out what planes are born with, where that saves requests.
-    #[must_use]
-    pub fn born(mut self, born: Born) -> Self {
-        self.born = born;
-        self
-    }
-
-    /// Cuts off what is not needed, before an object is kept. What is kept so is not shared with other controllers.
-    #[must_use]
-    pub fn prune(mut self, prune: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
-        self.prune = Some(Arc::new(prune));
-        self
-    }
-}
 
 /// What the streams of a feed share.
 pub(super) struct Core<K: Object> {
@@ -124,6 +48,7 @@ pub(super) struct Core<K: Object> {
     select: Select<K>,
     store: Arc<Store<K>>,
     roster: Arc<Roster>,
+    metrics: Metrics,
     listeners: RwLock<Listeners<K>>,
 }
 
@@ -138,6 +63,10 @@ impl<K: Object> Core<K> {
 
     pub(super) fn roster(&self) -> &Roster {
         &self.roster
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub(super) fn config(&self, mut config: watcher::Config) -> watcher::Config {
@@ -236,23 +165,33 @@ pub(crate) struct Feed<K: Object> {
     own: Mutex<HashMap<ClusterName, Arc<Own<K>>>>,
     servers: Mutex<HashMap<String, Arc<Wildcard<K>>>>,
     tasks: TaskTracker,
+    me: Weak<Self>,
+}
+
+/// What a feed lives in.
+pub(super) struct Around {
+    pub(super) roster: Arc<Roster>,
+    pub(super) tasks: TaskTracker,
+    pub(super) metrics: Metrics,
 }
 
 impl<K: Object> Feed<K> {
-    pub(crate) fn new(kind: K::DynamicType, select: Select<K>, roster: Arc<Roster>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(kind: K::DynamicType, select: Select<K>, around: Around) -> Arc<Self> {
         let core = Core {
             kind,
             select,
             store: Arc::new(Store::default()),
-            roster,
+            roster: around.roster,
+            metrics: around.metrics,
             listeners: RwLock::new(Arc::new([])),
         };
-        Self {
+        Arc::new_cyclic(|me| Self {
             core: Arc::new(core),
             own: Mutex::default(),
             servers: Mutex::default(),
-            tasks,
-        }
+            tasks: around.tasks,
+            me: me.clone(),
+        })
     }
 
     pub(crate) fn store(&self) -> &Arc<Store<K>> {
@@ -320,8 +259,13 @@ impl<K: Object> Feed<K> {
                 .entry(url)
                 .or_insert_with(|| {
                     let stream = Wildcard::new(self.core.clone(), planes);
-                    let running = stream.clone();
-                    self.tasks.spawn(supervised(move || running.clone().run()));
+                    let (running, feed) = (stream.clone(), self.me.clone());
+                    self.tasks.spawn(async move {
+                        supervised(|| running.clone().run()).await;
+                        if let Some(feed) = feed.upgrade().filter(|_| running.is_refused()) {
+                            feed.read_one_by_one(&running);
+                        }
+                    });
                     stream
                 })
                 .clone()
@@ -329,8 +273,30 @@ impl<K: Object> Feed<K> {
         stream.claim(cluster);
     }
 
-    fn watch_own(&self, cluster: &Cluster) {
+    /// A server refuses to show its planes together. It stays so until none of them is engaged: what is born with a plane is
+    /// in the store from now on, and a stream of all planes would take it for deleted.
+    fn read_one_by_one(&self, stream: &Wildcard<K>) {
+        let planes = stream.planes();
+        let mut wanted = planes.clusters();
+        wanted.retain(|cluster| self.wanted(cluster));
         let mut own = self.own.lock();
+        for cluster in wanted {
+            // One that went meanwhile is out of the roster before its stream is looked for.
+            if planes.has(&cluster) {
+                self.watch_in(&mut own, &cluster);
+            }
+        }
+    }
+
+    fn is_read_alone(&self, cluster: &Cluster) -> bool {
+        cluster.wildcard().is_none() || self.wildcard_of(cluster).is_some_and(|stream| stream.is_refused())
+    }
+
+    fn watch_own(&self, cluster: &Cluster) {
+        self.watch_in(&mut self.own.lock(), cluster);
+    }
+
+    fn watch_in(&self, own: &mut HashMap<ClusterName, Arc<Own<K>>>, cluster: &Cluster) {
         own.entry(cluster.name().clone()).or_insert_with(|| {
             let stream = Own::new(self.core.clone(), cluster.clone());
             let running = stream.clone();
@@ -379,7 +345,7 @@ pub(crate) trait AnyFeed: Send + Sync {
 impl<K: Object> AnyFeed for Feed<K> {
     fn engage(&self, cluster: &Cluster) {
         let wanted = self.wanted(cluster);
-        match cluster.wildcard() {
+        match cluster.wildcard().filter(|_| !self.is_read_alone(cluster)) {
             Some(wildcard) if wanted => self.watch_planes(cluster, wildcard.server.url()),
             // Its objects stay as long as the stream shows them: leaving out one plane saves nothing.
             Some(_) => {}
@@ -415,17 +381,16 @@ impl<K: Object> AnyFeed for Feed<K> {
     }
 
     fn synced(&self, cluster: &Cluster) -> bool {
-        match cluster.wildcard() {
-            Some(_) => self.wildcard_of(cluster).is_some_and(|stream| stream.synced(cluster)),
-            None => {
-                let own = self.own.lock().get(cluster.name()).cloned();
-                own.is_some_and(|stream| stream.synced())
-            }
+        if self.is_read_alone(cluster) {
+            let own = self.own.lock().get(cluster.name()).cloned();
+            return own.is_some_and(|stream| stream.synced());
         }
+        self.wildcard_of(cluster).is_some_and(|stream| stream.synced(cluster))
     }
 
     fn look_for_born(&self, cluster: &Cluster) {
-        if let Some(stream) = self.wildcard_of(cluster) {
+        // A stream of its own shows it anyway.
+        if let Some(stream) = self.wildcard_of(cluster).filter(|stream| !stream.is_refused()) {
             stream.look_in(cluster);
         }
     }

@@ -35,6 +35,27 @@ pub(super) trait Sink<K>: Send + Sync {
     fn deleted(&self, item: Item<K>);
     /// The server does not have the kind.
     fn not_served(&self);
+    /// Whether to ask again after the server has refused to answer, so many times in a row.
+    fn goes_on(&self, _refusal: Refusal, _times: u32) -> bool {
+        true
+    }
+}
+
+/// What a server says to what it will not do, today or ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// 403.
+    Forbidden,
+    /// 404: of the kind, or of the address.
+    Absent,
+}
+
+/// Why a stream ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Stopped,
+    /// The sink did not want to go on.
+    Refused(Refusal),
 }
 
 /// How somebody else steers a stream.
@@ -47,21 +68,21 @@ pub(super) struct Steering {
     pub(super) retry: Notify,
 }
 
-/// Lists and watches until stopped. `subject` names the stream: its cluster, and its kind as the name.
+/// Lists and watches until stopped, or refused for good. `subject` names the stream: its cluster, and its kind as the name.
 pub(super) async fn follow<K: Object>(
     api: Api<Item<K>>,
     config: watcher::Config,
     subject: &Request,
     sink: &impl Sink<K>,
     steering: &Steering,
-) {
+) -> End {
     let mut failures = 0;
     loop {
         let mut stream = pin!(watcher(api.clone(), config.clone()));
         loop {
             let event = tokio::select! {
                 biased;
-                () = steering.stop.cancelled() => return,
+                () = steering.stop.cancelled() => return End::Stopped,
                 () = steering.relist.notified() => break,
                 event = stream.next() => event,
             };
@@ -77,17 +98,22 @@ pub(super) async fn follow<K: Object>(
                     failures += 1;
                     let after = After::of(&error);
                     after.note(&error, subject, failures);
+                    if let Some(refusal) = after.refusal()
+                        && !sink.goes_on(refusal, failures)
+                    {
+                        return End::Refused(refusal);
+                    }
                     if after == After::Absent {
                         sink.not_served();
                     }
                     let wait = RETRY.after(failures, subject);
                     tokio::select! {
                         biased;
-                        () = steering.stop.cancelled() => return,
+                        () = steering.stop.cancelled() => return End::Stopped,
                         () = steering.retry.notified() => {}
                         () = tokio::time::sleep(wait) => {}
                     }
-                    if after != After::Resume {
+                    if matches!(after, After::Expired | After::Absent) {
                         break;
                     }
                 }
@@ -116,6 +142,8 @@ enum After {
     Expired,
     /// With a list, when there is something to list.
     Absent,
+    /// From where it was, when it is allowed.
+    Forbidden,
 }
 
 impl After {
@@ -125,6 +153,7 @@ impl After {
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
             | WatchFailed(kube::Error::Api(status)) => match status.code {
+                403 => Self::Forbidden,
                 404 => Self::Absent,
                 410 => Self::Expired,
                 _ => Self::Resume,
@@ -133,10 +162,18 @@ impl After {
         }
     }
 
+    fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Absent => Some(Refusal::Absent),
+            Self::Forbidden => Some(Refusal::Forbidden),
+            Self::Resume | Self::Expired => None,
+        }
+    }
+
     /// Says it once aloud, when it begins to be more than a hiccup.
     fn note(self, error: &watcher::Error, subject: &Request, failures: u32) {
         const ALOUD: u32 = 3;
-        if self == Self::Resume && failures == ALOUD {
+        if matches!(self, Self::Resume | Self::Forbidden) && failures == ALOUD {
             tracing::warn!(cluster = %subject.cluster, kind = %subject.name, %error, "watching fails");
         } else {
             tracing::debug!(cluster = %subject.cluster, kind = %subject.name, %error, failures, "a watch is tried again");
@@ -162,7 +199,7 @@ mod tests {
             (WatchStartFailed(status(410)), After::Expired),
             (WatchStartFailed(status(404)), After::Absent),
             (InitialListFailed(status(404)), After::Absent),
-            (InitialListFailed(status(403)), After::Resume),
+            (InitialListFailed(status(403)), After::Forbidden),
             (WatchStartFailed(status(503)), After::Resume),
             (NoResourceVersion, After::Resume),
         ] {

@@ -2,7 +2,8 @@
 //!
 //! - A [`Feed`] is one kind over all engaged clusters. Controllers that watch the same kind in the same way share it.
 //! - A cluster that a Mica server shows together with its siblings is read from one stream for all of them
-//!   (`wildcard`); any other has a stream of its own (`own`). Who is told of changes sees no difference.
+//!   (`wildcard`); any other has a stream of its own (`own`), also where the server refuses to show all planes at once. Who
+//!   is told of changes sees no difference.
 //! - Lists are compared with what the store has, so that reading one again tells only what changed.
 
 mod born;
@@ -11,6 +12,7 @@ mod follow;
 mod item;
 mod own;
 mod roster;
+mod select;
 mod unclaimed;
 mod wildcard;
 
@@ -21,16 +23,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::Metrics;
+
 pub(crate) use feed::{AnyFeed, Feed, Listener};
-pub use feed::{Born, Select};
 pub use item::Object;
 pub(crate) use roster::Roster;
+pub use select::{Born, Select};
 
 /// All kinds that are watched.
 pub(crate) struct Feeds {
     roster: Arc<Roster>,
     known: Mutex<Known>,
     tasks: TaskTracker,
+    metrics: Metrics,
 }
 
 #[derive(Default)]
@@ -69,11 +74,12 @@ impl Key {
 }
 
 impl Feeds {
-    pub(crate) fn new(roster: Arc<Roster>, tasks: TaskTracker) -> Self {
+    pub(crate) fn new(roster: Arc<Roster>, tasks: TaskTracker, metrics: Metrics) -> Self {
         Self {
             roster,
             known: Mutex::default(),
             tasks,
+            metrics,
         }
     }
 
@@ -93,7 +99,12 @@ impl Feeds {
         if let Some(feed) = known.feeds.get(&key).and_then(Entry::typed) {
             return feed;
         }
-        let feed = Arc::new(Feed::new(kind, select, self.roster.clone(), self.tasks.clone()));
+        let around = feed::Around {
+            roster: self.roster.clone(),
+            tasks: self.tasks.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let feed = Feed::new(kind, select, around);
         let entry = Entry {
             feed: feed.clone(),
             typed: feed.clone(),

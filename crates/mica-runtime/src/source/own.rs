@@ -42,7 +42,7 @@ impl<K: Object> Own<K> {
         let following = follow(api, config, &subject, &*self, &self.steering);
         tokio::select! {
             () = self.cluster.lifetime().cancelled() => {}
-            () = following => {}
+            _ = following => {}
         }
     }
 

@@ -110,6 +110,17 @@ impl Planes {
         self.by_id.read().get(id).cloned()
     }
 
+    pub(crate) fn clusters(&self) -> Vec<Cluster> {
+        self.by_id.read().values().cloned().collect()
+    }
+
+    /// Whether a cluster is engaged still.
+    pub(crate) fn has(&self, cluster: &Cluster) -> bool {
+        let id = cluster.wildcard().map(|wildcard| wildcard.plane_id.as_str());
+        let known = id.and_then(|id| self.by_id.read().get(id).cloned());
+        known.is_some_and(|known| known.is_same(cluster))
+    }
+
     pub(crate) fn names(&self) -> HashSet<ClusterName> {
         self.by_id
             .read()

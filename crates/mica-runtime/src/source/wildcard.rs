@@ -3,10 +3,13 @@
 //! It costs one list and one stream for each kind, however many planes there are: an engaged plane has no connection, no
 //! task and no buffer here, only its objects. Planes come and go under the running stream. One that engages is given what
 //! the stream has told of it so far; where that is not whole, the stream lists once more for all that wait.
+//!
+//! Not every server shows all planes, and not to everybody. A stream that is refused ends, and the feed reads plane by plane.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use compact_str::CompactString;
 use futures::StreamExt as _;
@@ -18,7 +21,7 @@ use tokio::time::Instant;
 
 use super::born::{self, Born};
 use super::feed::Core;
-use super::follow::{Sink, Steering, follow};
+use super::follow::{End, Refusal, Sink, Steering, follow};
 use super::item::{Item, Object};
 use super::roster::Planes;
 use super::unclaimed::{Claim, Place, Unclaimed};
@@ -27,6 +30,12 @@ use crate::request::{ClusterName, Request};
 use crate::store::ListId;
 
 const EVERY_PLANE: &str = "/clusters/*/control-plane";
+/// A path that the all-planes address has wherever there is one.
+const GROUPS: &str = "/apis";
+/// So many refusals in a row are meant: permissions that have just been given take a moment to be in force.
+const REFUSALS: u32 = 4;
+/// Before a server is asked again that did not say whether it has the address.
+const UNSURE: Duration = Duration::from_secs(1);
 /// Objects in one answer, where a plane is listed by itself.
 const PAGE: u32 = 500;
 
@@ -37,6 +46,9 @@ pub(super) struct Wildcard<K: Object> {
     steering: Steering,
     born: Born,
     synced: AtomicBool,
+    /// The server has the all-planes address: what it does not find there is a kind.
+    has_address: AtomicBool,
+    refused: AtomicBool,
     /// Engaged planes of which the store does not have everything: those of `filling` and `waiting`. With a lock of its own,
     /// because who is told of a change asks.
     partial: RwLock<HashSet<CompactString>>,
@@ -69,6 +81,8 @@ impl<K: Object> Wildcard<K> {
             steering: Steering::default(),
             born: Born::default(),
             synced: AtomicBool::new(false),
+            has_address: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             partial: RwLock::default(),
             state: Mutex::new(State {
                 list: ListId::NONE,
@@ -84,12 +98,67 @@ impl<K: Object> Wildcard<K> {
         // Streamed, so that the first list is never whole in memory.
         let config = self.core.config(watcher::Config::default().streaming_lists());
         let server = self.planes.server();
-        let api = Api::<Item<K>>::all_with(server.at(EVERY_PLANE).client(), self.core.kind());
+        let client = server.at(EVERY_PLANE).counted_client(self.core.metrics());
+        let api = Api::<Item<K>>::all_with(client.clone(), self.core.kind());
         let subject = Request::new(ClusterName::new(server.url()), None, &K::plural(self.core.kind()));
+        let following = async {
+            while let End::Refused(refusal) =
+                follow(api.clone(), config.clone(), &subject, &*self, &self.steering).await
+            {
+                if refusal == Refusal::Absent && self.finds_address(&client).await {
+                    continue;
+                }
+                tracing::info!(
+                    server = server.url(), kind = %subject.name, ?refusal,
+                    "the server does not show all planes at once: they are read one by one"
+                );
+                return self.give_up();
+            }
+        };
         tokio::select! {
-            () = follow(api, config, &subject, &*self, &self.steering) => {}
+            () = following => {}
             () = self.look_around() => {}
         }
+    }
+
+    /// Whether the server shows all planes at all.
+    async fn finds_address(&self, client: &kube::Client) -> bool {
+        let asking = async {
+            loop {
+                let request = http::Request::get(GROUPS)
+                    .body(Vec::new())
+                    .expect("a path is a request");
+                match client.request_text(request).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => return false,
+                    // Who may not ask was still let through to the kind.
+                    Ok(_) | Err(kube::Error::Api(_)) => return true,
+                    Err(error) => {
+                        tracing::debug!(%error, "whether the server shows all planes is not known yet");
+                        tokio::time::sleep(UNSURE).await;
+                    }
+                }
+            }
+        };
+        let found = self.steering.stop.run_until_cancelled(asking).await.unwrap_or(true);
+        self.has_address.store(found, Ordering::SeqCst);
+        found
+    }
+
+    /// Tells nothing any more; what was told stays.
+    fn give_up(&self) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Closed;
+        state.unclaimed.clear();
+        self.refused.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the server does not show all planes.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn planes(&self) -> &Planes {
+        &self.planes
     }
 
     /// Finds what a plane was born with, in the background.
@@ -175,7 +244,9 @@ impl<K: Object> Wildcard<K> {
         state.filling.remove(&id);
         state.waiting.remove(&id);
         self.partial.write().remove(&id);
-        state.unclaimed.lose(&id);
+        if state.phase != Phase::Closed {
+            state.unclaimed.lose(&id);
+        }
         self.core.store().purge(cluster.name());
     }
 
@@ -343,6 +414,13 @@ impl<K: Object> Sink<K> for Wildcard<K> {
             }
             Some(Whose::Nobodys(id)) => state.unclaimed.remove(&id, &place(&item)),
             None => {}
+        }
+    }
+
+    fn goes_on(&self, refusal: Refusal, times: u32) -> bool {
+        match refusal {
+            Refusal::Forbidden => times < REFUSALS,
+            Refusal::Absent => self.has_address.load(Ordering::SeqCst),
         }
     }
 

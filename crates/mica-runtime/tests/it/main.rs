@@ -4,7 +4,6 @@
 
 mod clusters;
 mod controllers;
-mod convention;
 mod examples;
 mod faults;
 mod helpers;

@@ -2,7 +2,7 @@
 
 use mica_api::{control_plane, tenancy};
 use mica_machinery::kind::rbac::GROUP;
-use mica_machinery::managed;
+use mica_machinery::{managed, object};
 use serde_json::{Value, json};
 
 use super::{CONTROLLERS, Target, system};
@@ -14,33 +14,57 @@ use crate::request::Verb;
 use crate::serve::Server;
 
 const MANAGER: &str = "kube-apiserver";
+/// Says whether a role is set right at start.
+pub(super) const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 impl Server {
     /// Makes the role of controllers in root, and binds it to them. One that is there and says something else is set right,
     /// unless it says that it is not to be: as upstream does with the roles that it brings.
     pub async fn admit_controllers(&self) -> Result<(), ApiError> {
-        let role = object("ClusterRole", "rules", rules());
-        let mut binding = object("ClusterRoleBinding", "subjects", subjects());
+        let role = described("ClusterRole", "rules", rules());
+        let mut binding = described("ClusterRoleBinding", "subjects", subjects());
         binding["roleRef"] = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": CONTROLLERS});
-        self.keep("clusterroles", "rules", role).await?;
-        self.keep("clusterrolebindings", "subjects", binding).await
+        for (field, wanted) in [("rules", role), ("subjects", binding)] {
+            let set_right = |mut present: Value| {
+                if object::string(&present, &["metadata", "annotations", AUTO_UPDATE]) != "false" {
+                    present[field] = wanted[field].clone();
+                }
+                present
+            };
+            self.keep(wanted.clone(), &set_right).await?;
+        }
+        Ok(())
     }
 
-    async fn keep(&self, plural: &str, field: &str, wanted: Value) -> Result<(), ApiError> {
+    /// Where root has a role or binding.
+    pub(super) fn default_target(&self, wanted: &Value) -> Result<Target, ApiError> {
         let root = self.directory.root();
-        let served = root.scheme.find(GROUP, "v1", plural).cloned();
+        let served = root
+            .scheme
+            .by_kind(GROUP, "v1", object::string(wanted, &["kind"]))
+            .cloned();
         let served = served.ok_or_else(|| ApiError::internal("root serves no roles"))?;
-        let target = Target {
+        let namespace = object::namespace(wanted);
+        Ok(Target {
             plane: root,
             served,
-            namespace: None,
-            name: Some(CONTROLLERS.into()),
+            namespace: (!namespace.is_empty()).then(|| namespace.into()),
+            name: Some(object::name(wanted).into()),
             subresource: "".into(),
             definition: None,
             within: None,
-        };
+        })
+    }
+
+    /// Makes a role or binding of root, or sets the one that is there right.
+    pub(super) async fn keep(
+        &self,
+        wanted: Value,
+        set_right: &(dyn Fn(Value) -> Value + Send + Sync),
+    ) -> Result<(), ApiError> {
+        let target = self.default_target(&wanted)?;
         let request = WriteRequest {
-            object: wanted.clone(),
+            object: wanted,
             managers: Managers::Recorded(managed::Request::Usual),
             options: WriteOptions {
                 dry_run: DryRun::No,
@@ -59,27 +83,20 @@ impl Server {
             Err(error) if error.code() == http::StatusCode::CONFLICT => {}
             Err(error) => return Err(error),
         }
-        let set_right = |mut present: Value| {
-            let kept = &present["metadata"]["annotations"]["rbac.authorization.kubernetes.io/autoupdate"] != "false";
-            if kept && present[field] != wanted[field] {
-                present[field] = wanted[field].clone();
-            }
-            present
-        };
         self.registry
-            .change(&system(Verb::Patch, target), MANAGER, &set_right)
+            .change(&system(Verb::Patch, target), MANAGER, set_right)
             .await
     }
 }
 
-fn object(kind: &str, field: &str, content: Value) -> Value {
+fn described(kind: &str, field: &str, content: Value) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": kind,
         "metadata": {
             "name": CONTROLLERS,
             "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
-            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+            "annotations": {AUTO_UPDATE: "true"},
         },
         field: content,
     })
@@ -94,6 +111,8 @@ fn rules() -> Value {
             "verbs": ["get", "list", "watch", "update", "patch", "delete", "deletecollection"],
         },
         {"apiGroups": [""], "resources": ["configmaps", "events", "serviceaccounts"], "verbs": ["create"]},
+        // Several processes of controllers agree by it who of them works.
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         {"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["escalate"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
         {"apiGroups": [plane::GROUP], "resources": ["planes/content"], "verbs": ["admin"]},

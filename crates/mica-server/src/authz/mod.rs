@@ -7,6 +7,7 @@ mod beside;
 mod chain;
 mod controllers;
 mod decision;
+mod defaults;
 pub mod escalation;
 mod metric;
 pub mod parent;

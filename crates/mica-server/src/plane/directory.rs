@@ -170,7 +170,7 @@ impl Directory {
         if store.get(&birth_at).await?.is_none() {
             let birth = BirthRecord {
                 name: String::new(),
-                base: layers.newest(usual).id.clone(),
+                base: layers.newest(usual, Context::Plane).id.clone(),
                 seed: uuid::Uuid::new_v4().to_string(),
                 created: jiff::Timestamp::now(),
                 profile: None,
@@ -516,10 +516,10 @@ impl Directory {
         }
     }
 
-    fn birth(&self, name: &str, created: jiff::Timestamp, id: PlaneId, profile: Profile) -> BirthRecord {
+    fn birth(&self, plane: &Value, created: jiff::Timestamp, id: PlaneId, profile: Profile) -> BirthRecord {
         BirthRecord {
-            name: name.to_owned(),
-            base: self.layers.newest(profile).id.clone(),
+            name: object::name(plane).to_owned(),
+            base: self.layers.newest(profile, context(plane)).id.clone(),
             seed: format!("{}/{id}", self.root.load().birth.seed),
             created,
             profile: Some(profile),
@@ -567,7 +567,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         keys: PlaneKeys::new(id),
         scheme: schemes.root().clone(),
         profile: schemes.usual(),
-        base: layers.newest(schemes.usual()).clone(),
+        base: layers.newest(schemes.usual(), Context::Plane).clone(),
         layers: layers.known().clone(),
         birth: Birth {
             seed: String::new(),
@@ -675,12 +675,12 @@ impl SideWrites for Directory {
         let created = created.map_err(|error| ApiError::internal("a Plane has no creation time").because(error))?;
         let profile = Profile::parse(object::string(new, &["spec", "profile"])).unwrap_or(self.schemes.usual());
         let mut records = vec![
-            (birth_key(id), json_bytes(&self.birth(name, created, id, profile))),
+            (birth_key(id), json_bytes(&self.birth(new, created, id, profile))),
             (state_key(id), json_bytes(&StateRecord::of(new))),
         ];
         records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
         let mut txn = put_absent(records);
-        txn.writes.extend(self.layers.newest_write(profile));
+        txn.writes.extend(self.layers.newest_write(profile, context(new)));
         Ok(Side {
             compares: txn.compares,
             writes: txn.writes,

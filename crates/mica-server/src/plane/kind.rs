@@ -28,6 +28,9 @@ const RESERVED_PREFIXES: [&str; 2] = ["project-", "edge-"];
 /// What `spec.state` may say.
 const STATES: [&str; 6] = ["Active", "Arriving", "Moved", "Moving", "ReadOnly", "Suspended"];
 
+/// What a plane's generation counts changes of.
+const GENERATION_FIELDS: &[&str] = &["spec"];
+
 const SUB: &[&str] = &["get", "patch", "update"];
 
 pub static PLANES: Resource = Resource {
@@ -108,6 +111,7 @@ impl Strategy for Planes {
             all.push(FINALIZER.into());
             object::set(plane, &["metadata", "finalizers"], all);
         }
+        number(plane, None);
         set_phase(plane, &ctx.now);
     }
 
@@ -126,6 +130,7 @@ impl Strategy for Planes {
             if object::get(new, &["spec", "parent"]).is_none() {
                 object::copy(old, new, &["spec", "parent"]);
             }
+            number(new, Some(old));
             set_phase(new, &ctx.now);
         }
         object::remove(new, &["status", "usage"]);
@@ -206,7 +211,7 @@ impl Strategy for Planes {
     }
 
     fn generation_fields(&self) -> &'static [&'static str] {
-        &["spec"]
+        GENERATION_FIELDS
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {
@@ -234,6 +239,12 @@ pub fn phase(plane: &Value) -> &'static str {
         "Moved" => "Moved",
         _ => "Ready",
     }
+}
+
+/// Gives a plane the generation that it will have: its conditions say it.
+fn number(plane: &mut Value, old: Option<&Value>) {
+    let generation = mica_machinery::meta::next_generation(plane, old, GENERATION_FIELDS);
+    object::set(plane, &["metadata", "generation"], generation);
 }
 
 /// Sets phase and the Ready condition to what the rest of the object says.
@@ -268,8 +279,11 @@ pub fn set_condition(
         Some(at) if conditions[at]["status"] == status => conditions[at]["lastTransitionTime"].clone(),
         _ => now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),
     };
-    let condition =
+    let mut condition =
         json!({"type": r#type, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
+    if let Some(generation) = object::int(plane, &["metadata", "generation"]) {
+        condition["observedGeneration"] = generation.into();
+    }
     match old {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),

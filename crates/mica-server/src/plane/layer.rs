@@ -9,12 +9,13 @@ use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, RangeQuery, Record, Store, Txn, Write};
 use serde_json::Value;
 
+use super::Context;
 use crate::base::{BaseLayer, Layers};
 use crate::error::ApiError;
 use crate::registry::owner::INTERNAL_GROUP;
 use crate::scheme::Scheme;
 
-/// Layers of a store: each release of ours and each authority make one.
+/// Layers of a store: each release of ours and each authority make some.
 const MAX_LAYERS: usize = 1000;
 
 /// The layers of one store, as one server knows them.
@@ -23,14 +24,14 @@ pub struct Shelf {
     /// Knows every kind that a layer may hold.
     scheme: Arc<Scheme>,
     objects: BaseObjects,
-    /// This server's own, which new planes of each profile are born from. Made when the first is.
-    newest: [OnceLock<Newest>; Profile::ALL.len()],
+    /// This server's own, which new planes of each profile and context are born from. Made when the first is.
+    newest: [[OnceLock<Newest>; Context::ALL.len()]; Profile::ALL.len()],
     /// All that are in the store.
     known: Arc<Layers>,
 }
 
-/// Says what planes of a profile are born with.
-pub type BaseObjects = Box<dyn Fn(Profile) -> Vec<Value> + Send + Sync>;
+/// Says what planes of a profile and context are born with.
+pub type BaseObjects = Box<dyn Fn(Profile, Context) -> Vec<Value> + Send + Sync>;
 
 struct Newest {
     layer: Arc<BaseLayer>,
@@ -68,14 +69,14 @@ impl Shelf {
             newest: Default::default(),
             known: Arc::default(),
         };
-        shelf.keep_newest(profile).await?;
+        shelf.keep_newest(profile, Context::Plane).await?;
         shelf.load().await?;
         Ok(shelf)
     }
 
-    fn own(&self, profile: Profile) -> &Newest {
-        self.newest[profile as usize].get_or_init(|| {
-            let objects = (self.objects)(profile);
+    fn own(&self, profile: Profile, context: Context) -> &Newest {
+        self.newest[profile as usize][context as usize].get_or_init(|| {
+            let objects = (self.objects)(profile, context);
             Newest {
                 layer: Arc::new(BaseLayer::new(&self.scheme, &objects)),
                 value: serde_json::to_vec(&objects).expect("objects are plain JSON").into(),
@@ -83,14 +84,14 @@ impl Shelf {
         })
     }
 
-    /// The layer that new planes of a profile are born from. It may not be in the store yet.
-    pub fn newest(&self, profile: Profile) -> &Arc<BaseLayer> {
-        &self.own(profile).layer
+    /// The layer that new planes of a profile and context are born from. It may not be in the store yet.
+    pub fn newest(&self, profile: Profile, context: Context) -> &Arc<BaseLayer> {
+        &self.own(profile, context).layer
     }
 
-    /// Makes sure that the newest layer of a profile is in the store.
-    pub async fn keep_newest(&self, profile: Profile) -> Result<(), ApiError> {
-        let Newest { layer, value } = self.own(profile);
+    /// Makes sure that the newest layer of a profile and context is in the store.
+    pub async fn keep_newest(&self, profile: Profile, context: Context) -> Result<(), ApiError> {
+        let Newest { layer, value } = self.own(profile, context);
         if self.known.get(&layer.id).is_none() {
             self.put(&layer.id, value.clone()).await?;
             self.known.insert(layer.clone());
@@ -98,9 +99,9 @@ impl Shelf {
         Ok(())
     }
 
-    /// What must be written with the first plane of a profile: its layer, unless it is in the store.
-    pub fn newest_write(&self, profile: Profile) -> Option<Write> {
-        let Newest { layer, value } = self.own(profile);
+    /// What must be written with the first plane of a profile and context: its layer, unless it is in the store.
+    pub fn newest_write(&self, profile: Profile, context: Context) -> Option<Write> {
+        let Newest { layer, value } = self.own(profile, context);
         self.known.get(&layer.id).is_none().then(|| Write::Put {
             key: key(&layer.id),
             value: value.clone(),

@@ -106,6 +106,10 @@ pub enum Context {
     Project,
 }
 
+impl Context {
+    pub const ALL: [Self; 2] = [Self::Plane, Self::Project];
+}
+
 /// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only.
 #[derive(Debug)]
 pub struct Plane {

@@ -74,7 +74,7 @@ impl Directory {
             return Err(ApiError::new(StatusCode::CONFLICT, "Conflict", message));
         }
         let mut objects = 0;
-        self.layers().keep_newest(plane.profile).await?;
+        self.layers().keep_newest(plane.profile, plane.context).await?;
         for (resource, rest) in plane.layers.differences() {
             let key = match rest.split_once('/') {
                 Some((namespace, name)) => plane.keys.object(&resource, Some(namespace), name),
@@ -82,7 +82,7 @@ impl Directory {
             };
             let mut tries = 0;
             while let Some(compare) = self.outdated(plane, &key).await? {
-                let value = stored::based(&self.layers().newest(plane.profile).id);
+                let value = stored::based(&self.layers().newest(plane.profile, plane.context).id);
                 let write = Write::Put {
                     key: key.clone(),
                     value,
@@ -121,7 +121,7 @@ impl Directory {
                 Content::Object(_) | Content::Hidden => return Ok(None),
             },
         };
-        let newest = self.layers().newest(plane.profile);
+        let newest = self.layers().newest(plane.profile, plane.context);
         let same = layer.is_some_and(|layer| layer.agrees(newest, &key.group_resource(), key.rest()));
         Ok((!same).then_some(compare))
     }
@@ -150,7 +150,7 @@ mod tests {
     async fn directory(store: &Arc<dyn Store>, maps: &[Value]) -> Arc<Directory> {
         let maps = maps.to_vec();
         let schemes = Schemes::new(Profile::Generic, &[], &[]);
-        Directory::open(store.clone(), schemes, Box::new(move |_| maps.clone()))
+        Directory::open(store.clone(), schemes, Box::new(move |_, _| maps.clone()))
             .await
             .unwrap()
     }

@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::leader::HANDOVER;
-use super::lease::{Failed, Leases, Record, Timing, fresh, identity};
+use super::lease::{Failed, Leases, Record, Timing, fresh};
 use super::rendezvous::{Peer, slot_of};
+use super::replica::Replica;
 use super::term::Tenure;
 use super::{Engages, Epoch, Ownership};
 use crate::metrics::Metrics;
@@ -78,13 +78,8 @@ impl Sharded {
     #[allow(clippy::new_ret_no_self, reason = "what is new is described first")]
     pub fn new(client: kube::Client, namespace: &str, group: &str) -> ShardedBuilder {
         ShardedBuilder {
-            client,
-            namespace: namespace.to_owned(),
-            group: group.to_owned(),
-            replica: identity(),
+            replica: Replica::new(client, namespace, group),
             weight: 1.0,
-            timing: Timing::default(),
-            handover: HANDOVER,
         }
     }
 
@@ -318,20 +313,15 @@ impl Ownership for Sharded {
 
 /// How to share, if not as usual.
 pub struct ShardedBuilder {
-    client: kube::Client,
-    namespace: String,
-    group: String,
-    replica: String,
+    replica: Replica,
     weight: f64,
-    timing: Timing,
-    handover: Duration,
 }
 
 impl ShardedBuilder {
     /// What this replica is called: a DNS label that no other has, nor had before it was started again.
     #[must_use]
     pub fn replica(mut self, replica: impl Into<String>) -> Self {
-        self.replica = replica.into();
+        self.replica.identity = replica.into();
         self
     }
 
@@ -344,28 +334,29 @@ impl ShardedBuilder {
 
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
-        self.timing = timing;
+        self.replica.timing = timing;
         self
     }
 
     /// How long work that is under way may take when its cluster is to be another replica's.
     #[must_use]
     pub fn handover(mut self, handover: Duration) -> Self {
-        self.handover = handover;
+        self.replica.handover = handover;
         self
     }
 
     pub fn build(self) -> Sharded {
-        let limit = self.timing.request();
+        let Self { replica, weight } = self;
+        let limit = replica.timing.request();
         Sharded {
-            leases: Leases::new(self.client.clone(), &self.namespace, self.timing),
-            tables: Tables::new(self.client, &self.namespace, &self.group, limit),
-            shares: Mutex::new(Shares::new(self.replica.clone(), self.handover)),
+            leases: Leases::new(replica.client.clone(), &replica.namespace, replica.timing),
+            tables: Tables::new(replica.client, &replica.namespace, &replica.name, limit),
+            shares: Mutex::new(Shares::new(replica.identity.clone(), replica.handover)),
             told: Mutex::new(0),
-            group: self.group,
-            replica: self.replica,
-            weight: self.weight,
-            timing: self.timing,
+            group: replica.name,
+            replica: replica.identity,
+            weight,
+            timing: replica.timing,
             changes: watch::Sender::new(0),
             metrics: OnceLock::new(),
         }
