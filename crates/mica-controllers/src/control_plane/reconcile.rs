@@ -22,23 +22,23 @@ pub const MANAGER: &str = "control-plane-controller";
 
 impl ControlPlanes {
     pub(super) async fn reconcile(&self, name: &str) -> Result<Outcome, Refusal> {
-        let Some(mut at) = self.observe(name).await? else {
+        let Some(mut at) = Box::pin(self.observe(name)).await? else {
             return Ok(Outcome::Done);
         };
         if at.is_deleting() {
-            return self.remove(&at).await;
+            return Box::pin(self.remove(&at)).await;
         }
         if !at.is_held() {
             at.object = self.hold(&at).await?;
         }
         let mut report = Report::default();
-        let ended = self.steps(&at, &mut report).await;
+        let ended = Box::pin(self.steps(&at, &mut report)).await;
         match &ended {
             // Somebody wrote meanwhile: the next look knows more.
             Err(refusal) if refusal.is_conflict() => {}
             // Nothing is wrong with what is asked for, and it can still be used.
             Err(refusal) if (refusal.is_passing() || refusal.is_going()) && at.was_ready() => {}
-            _ => self.report(&at, &report).await?,
+            _ => Box::pin(self.report(&at, &report)).await?,
         }
         match ended? {
             None => Ok(Outcome::Done),
@@ -59,7 +59,7 @@ impl ControlPlanes {
                 return Ok(None);
             }
         }
-        if let Err(problem) = self.management(at, report).await? {
+        if let Err(problem) = Box::pin(self.management(at, report)).await? {
             report.fail(condition::CREDENTIALS_READY, &problem);
             return Ok(None);
         }
@@ -67,7 +67,7 @@ impl ControlPlanes {
             return Ok(None);
         };
         let home = &settled.home;
-        if !self.plane(at, home, report).await? {
+        if !Box::pin(self.plane(at, home, report)).await? {
             return Ok(settled.again);
         }
         match endpoint::resolve(at, &home.url) {
@@ -77,18 +77,18 @@ impl ControlPlanes {
             }
             Err(problem) => report.fail(condition::ENDPOINT_READY, &problem),
         }
-        let inside = self.inside(at, home).await;
+        let inside = Box::pin(self.inside(at, home)).await;
         let account = self.blame(report, condition::BOOTSTRAPPED, reason::BOOTSTRAPPING, inside)?;
         report.done(condition::BOOTSTRAPPED, "the administrator is there");
-        let credentials = self.credentials(at, home, &account, report).await;
+        let credentials = Box::pin(self.credentials(at, home, &account, report)).await;
         let renewal = self.blame(
             report,
             condition::CREDENTIALS_READY,
             reason::KUBECONFIG_PENDING,
             credentials,
         )?;
-        let rejoin = self.addons(at, home, report).await?;
-        let registered = self.register(at, report).await;
+        let rejoin = Box::pin(self.addons(at, home, report)).await?;
+        let registered = Box::pin(self.register(at, report)).await;
         self.blame(report, condition::REGISTERED, reason::NOT_REGISTERED, registered)?;
         Ok([settled.again, renewal, rejoin].into_iter().flatten().min())
     }

@@ -1,5 +1,6 @@
 //! A server with its controllers, and short ways to say what tests do with it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -246,27 +247,52 @@ pub fn inside(server: &TestServer) -> Client {
     server.client_inside(User::controllers())
 }
 
-/// What was asked of a server, in order.
+/// What was asked of a server, in order; and whether it answers.
 #[derive(Clone, Default)]
-pub struct Asked(Arc<Mutex<Vec<String>>>);
+pub struct Asked(Arc<Mutex<Vec<String>>>, Arc<AtomicBool>);
 
 impl Asked {
     /// A client whose requests are written down here.
     pub fn count(&self, client: Client) -> Client {
-        let asked = self.0.clone();
+        let asked = self.clone();
         let counted = tower::service_fn(move |request: http::Request<Body>| {
-            let client = client.clone();
-            asked
-                .lock()
-                .unwrap()
-                .push(format!("{} {}", request.method(), request.uri()));
-            async move { client.send(request).await }
+            let (client, asked) = (client.clone(), asked.clone());
+            async move {
+                let line = format!("{} {}", request.method(), request.uri());
+                asked.0.lock().unwrap().push(line);
+                if asked.1.load(Ordering::Relaxed) {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "code": 503, "message": "out of order"});
+                    let mut answer = http::Response::new(Body::from(status.to_string().into_bytes()));
+                    *answer.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+                    return Ok(answer);
+                }
+                client.send(request).await
+            }
         });
         Client::new(counted, "default")
     }
 
+    /// Nothing is answered well from now on.
+    pub fn fail(&self) {
+        self.1.store(true, Ordering::Relaxed);
+    }
+
+    pub fn recover(&self) {
+        self.1.store(false, Ordering::Relaxed);
+    }
+
     pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
+    }
+
+    /// Waits until so many requests were made.
+    pub async fn until_more(&self, count: usize) {
+        let waiting = async {
+            while self.len() < count {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("nothing more is asked");
     }
 
     /// What was asked after so many.

@@ -6,6 +6,7 @@ mod cost;
 mod credential;
 mod endpoint;
 mod life;
+mod trouble;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
