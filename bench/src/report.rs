@@ -239,7 +239,7 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
 /// Our aims that need no other server.
 fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let absolute: [(&str, f64, bool, &str); 18] = [
+    let absolute: [(&str, f64, bool, &str); 21] = [
         ("noisy-neighbour", 1.5, false, "times the idle p99 beside a noisy plane"),
         ("planes", 2_000.0, true, "planes/s created"),
         ("plane-memory", 1_024.0, false, "bytes per idle plane"),
@@ -256,6 +256,14 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ),
         ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
         ("fleet-storm", 2.0, false, "times that while another plane storms"),
+        ("control-planes", 500.0, true, "ControlPlanes ready each second, of 10,000"),
+        ("control-plane", 100.0, false, "ms until a ControlPlane can be used, p99"),
+        (
+            "control-planes-rest",
+            20.0,
+            false,
+            "ms of processor each second with 10,000 of them at rest",
+        ),
         ("idle-watches", 8_192.0, false, "bytes per open idle watch"),
         ("objects", 2_048.0, false, "bytes of memory per stored 1-KiB object"),
         ("objects-disk", 2_048.0, false, "bytes of disk per stored 1-KiB object"),

@@ -1,5 +1,6 @@
 //! The scenarios. Each starts the server that it needs, so that none measures what another left behind.
 
+pub mod control_planes;
 pub mod custom;
 pub mod definition;
 pub mod fleet;
@@ -121,6 +122,10 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "a process of controllers over 10,000 planes: engaging them, its memory, how soon it hears of a change",
     ),
     (
+        "control-planes",
+        "10,000 ControlPlanes until the last is ready, one alone, and what they cost at rest",
+    ),
+    (
         "loaded-planes",
         "resident memory per plane with 30 CRDs and 200 objects",
     ),
@@ -155,6 +160,7 @@ pub fn rank(measurement: &str) -> Option<usize> {
         "custom-create" | "custom-update" => "custom-write",
         "shared-first-request" => "shared-definitions",
         "fleet-engage" | "fleet-memory" | "fleet-change" | "fleet-storm" => "fleet",
+        "control-plane" | "control-planes-rest" => "control-planes",
         "idle-memory" => "start",
         own => own,
     };
@@ -214,6 +220,9 @@ impl Bench {
             }
             if self.wants("fleet") {
                 fleet::run(self, subject, report).await?;
+            }
+            if self.wants("control-planes") {
+                control_planes::run(self, subject, report).await?;
             }
             if self.wants("loaded-planes") {
                 planes::loaded(self, subject, report).await?;
