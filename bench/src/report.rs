@@ -256,8 +256,18 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ),
         ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
         ("fleet-storm", 2.0, false, "times that while another plane storms"),
-        ("control-planes", 500.0, true, "ControlPlanes ready each second, of 10,000"),
-        ("control-plane", 100.0, false, "ms until a ControlPlane can be used, p99"),
+        (
+            "control-planes",
+            500.0,
+            true,
+            "ControlPlanes ready each second, of 10,000",
+        ),
+        (
+            "control-plane",
+            100.0,
+            false,
+            "ms until a ControlPlane can be used, p99",
+        ),
         (
             "control-planes-rest",
             20.0,

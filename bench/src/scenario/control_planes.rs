@@ -32,7 +32,11 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
 fn template(running: &Running, prefix: &str, method: &str) -> Template {
     let name = format!("{prefix}{OBJECT_NUMBER}");
     if method == "GET" {
-        return Template::new(running.endpoint.request("GET", &format!("{CONTROL_PLANES}/{name}"), b""));
+        return Template::new(
+            running
+                .endpoint
+                .request("GET", &format!("{CONTROL_PLANES}/{name}"), b""),
+        );
     }
     let body = format!(
         r#"{{"apiVersion":"controlplane.kplane.dev/v1alpha1","kind":"ControlPlane","metadata":{{"name":"{name}"}},"spec":{{}}}}"#
@@ -49,7 +53,10 @@ async fn until_ready(connection: &mut Connection, request: &[u8]) -> Result<()> 
         if object["status"]["phase"] == "Ready" {
             return Ok(());
         }
-        anyhow::ensure!(began.elapsed() < PATIENCE, "a ControlPlane does not become ready: {object}");
+        anyhow::ensure!(
+            began.elapsed() < PATIENCE,
+            "a ControlPlane does not become ready: {object}"
+        );
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -292,7 +292,9 @@ impl Asked {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("nothing more is asked");
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .expect("nothing more is asked");
     }
 
     /// What was asked after so many.

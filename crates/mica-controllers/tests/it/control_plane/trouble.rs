@@ -26,8 +26,13 @@ async fn trouble_with_the_server_takes_back_nothing_that_was_published() {
     let ready = until_ready(&root, "a").await;
     asked.fail();
     let before = asked.len();
-    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"limits": {"objects": 700}}})).await;
-    root.patch(&format!("{CONTROL_PLANES}/a"), json!({"spec": {"deletionPolicy": "Destroy"}})).await;
+    root.patch(&format!("{CLASSES}/c"), json!({"spec": {"limits": {"objects": 700}}}))
+        .await;
+    root.patch(
+        &format!("{CONTROL_PLANES}/a"),
+        json!({"spec": {"deletionPolicy": "Destroy"}}),
+    )
+    .await;
     asked.until_more(before + 5).await;
     let meanwhile = root.get(&format!("{CONTROL_PLANES}/a")).await.unwrap();
     assert_eq!(meanwhile["status"], ready["status"], "it is as usable as it was");
@@ -52,18 +57,22 @@ async fn a_plane_that_takes_no_requests_is_said_so_and_waited_for() {
     let (_world, root) = world().await;
     control_plane(&root, "a", json!({})).await;
     until_ready(&root, "a").await;
-    root.patch(&format!("{PLANES}/a"), json!({"spec": {"state": "Suspended"}})).await;
+    root.patch(&format!("{PLANES}/a"), json!({"spec": {"state": "Suspended"}}))
+        .await;
     let stopped = until_says(&root, "a", "Provisioned", "False", "PlaneNotActive").await;
     assert!(message(&stopped, "Ready").contains("Suspended"));
     assert!(stopped["status"]["kubeconfigSecretRef"].is_object());
-    root.patch(&format!("{PLANES}/a"), json!({"spec": {"state": "Active"}})).await;
+    root.patch(&format!("{PLANES}/a"), json!({"spec": {"state": "Active"}}))
+        .await;
     until_ready(&root, "a").await;
     // One that is destroyed by hand is made anew.
     let id = |plane: &Value| plane["status"]["id"].clone();
     let first = id(&root.get(&format!("{PLANES}/a")).await.unwrap());
     root.delete(&format!("{PLANES}/a")).await;
-    root.until(&format!("{PLANES}/a"), "made anew", |found| found.is_some_and(|found| id(found) != first))
-        .await;
+    root.until(&format!("{PLANES}/a"), "made anew", |found| {
+        found.is_some_and(|found| id(found) != first)
+    })
+    .await;
     until_ready(&root, "a").await;
 }
 
@@ -75,12 +84,18 @@ async fn a_name_may_be_as_long_as_names_are() {
     until_says(&root, &name, "Provisioned", "False", "InvalidClusterPath").await;
     root.delete(&format!("{CONTROL_PLANES}/{name}")).await;
     root.until_gone(&format!("{CONTROL_PLANES}/{name}")).await;
-    control_plane(&root, &name, json!({"virtual": {"clusterPath": "short"}, "deletionPolicy": "Destroy"})).await;
+    control_plane(
+        &root,
+        &name,
+        json!({"virtual": {"clusterPath": "short"}, "deletionPolicy": "Destroy"}),
+    )
+    .await;
     let ready = until_ready(&root, &name).await;
     let secret = &ready["status"]["kubeconfigSecretRef"];
     assert!(secret["name"].as_str().unwrap().len() <= 63 && secret["namespace"].as_str().unwrap().len() <= 63);
     root.delete(&secret_path(&name)).await;
-    root.until(&secret_path(&name), "made again", |found| found.is_some()).await;
+    root.until(&secret_path(&name), "made again", |found| found.is_some())
+        .await;
     root.delete(&format!("{CONTROL_PLANES}/{name}")).await;
     root.until_gone(&format!("{CONTROL_PLANES}/{name}")).await;
 }
