@@ -239,7 +239,7 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
 /// Our aims that need no other server.
 fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let absolute: [(&str, f64, bool, &str); 21] = [
+    let absolute: [(&str, f64, bool, &str); 26] = [
         ("noisy-neighbour", 1.5, false, "times the idle p99 beside a noisy plane"),
         ("planes", 2_000.0, true, "planes/s created"),
         ("plane-memory", 1_024.0, false, "bytes per idle plane"),
@@ -256,12 +256,17 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ),
         ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
         ("fleet-storm", 2.0, false, "times that while another plane storms"),
+        ("namespace", 2_000.0, false, "ms to empty a namespace of 1,000 objects"),
+        ("namespaces", 60_000.0, false, "ms to delete 10,000 namespaces"),
+        ("projects", 500.0, true, "projects/s ready"),
         (
-            "control-planes",
-            500.0,
-            true,
-            "ControlPlanes ready each second, of 10,000",
+            "project-list",
+            50.0,
+            false,
+            "ms to list an organization's 10,000 projects",
         ),
+        ("project-density", 1_024.0, false, "bytes per project"),
+        ("control-planes", 500.0, true, "ControlPlanes/s ready"),
         (
             "control-plane",
             100.0,

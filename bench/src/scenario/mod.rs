@@ -1,6 +1,5 @@
 //! The scenarios. Each starts the server that it needs, so that none measures what another left behind.
 
-pub mod control_planes;
 pub mod custom;
 pub mod definition;
 pub mod fleet;
@@ -11,6 +10,7 @@ pub mod planes;
 pub mod requests;
 pub mod sharing;
 pub mod start;
+pub mod tenancy;
 pub mod watch;
 
 use std::cell::Cell;
@@ -41,7 +41,7 @@ pub struct Sizes {
     pub objects: u64,
     pub custom_objects: u64,
     pub definitions: usize,
-    /// Planes that one process of controllers engages.
+    /// Planes that one process of controllers engages; projects and control planes that are made.
     pub engaged: u64,
     /// Planes that have the same definitions.
     pub sharing: u64,
@@ -122,6 +122,11 @@ pub const SCENARIOS: &[(&str, &str)] = &[
         "a process of controllers over 10,000 planes: engaging them, its memory, how soon it hears of a change",
     ),
     (
+        "projects",
+        "10,000 projects made and ready, one after the other, and listed by their organization",
+    ),
+    ("project-density", "resident memory per project, of 100,000"),
+    (
         "control-planes",
         "10,000 ControlPlanes until the last is ready, one alone, and what they cost at rest",
     ),
@@ -160,6 +165,7 @@ pub fn rank(measurement: &str) -> Option<usize> {
         "custom-create" | "custom-update" => "custom-write",
         "shared-first-request" => "shared-definitions",
         "fleet-engage" | "fleet-memory" | "fleet-change" | "fleet-storm" => "fleet",
+        "project" | "project-list" => "projects",
         "control-plane" | "control-planes-rest" => "control-planes",
         "idle-memory" => "start",
         own => own,
@@ -221,8 +227,11 @@ impl Bench {
             if self.wants("fleet") {
                 fleet::run(self, subject, report).await?;
             }
+            if self.wants_any(&["projects", "project-density"]) {
+                tenancy::projects(self, subject, report).await?;
+            }
             if self.wants("control-planes") {
-                control_planes::run(self, subject, report).await?;
+                tenancy::control_planes(self, subject, report).await?;
             }
             if self.wants("loaded-planes") {
                 planes::loaded(self, subject, report).await?;
