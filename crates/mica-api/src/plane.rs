@@ -92,9 +92,30 @@ impl fmt::Display for PlaneName {
 #[error("{0:?} is not a plane name")]
 pub struct InvalidPlaneName(String);
 
+/// What a server says of an address (`Host`, `Project`) that another plane has.
+pub fn address_taken(r#type: &str, value: &str, holder: &str) -> String {
+    format!("{} {value:?}{TAKEN_BY}{holder}\"", r#type.to_ascii_lowercase())
+}
+
+/// The plane that has an address, if a message says so.
+pub fn address_holder(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(TAKEN_BY)?;
+    rest.split_once('"').map(|(holder, _)| holder)
+}
+
+const TAKEN_BY: &str = " is taken by plane \"";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_an_address_is_read_from_what_a_server_says() {
+        let said = address_taken("Host", "a.example", "p1");
+        assert_eq!(said, r#"host "a.example" is taken by plane "p1""#);
+        assert_eq!(address_holder(&format!("cannot: {said}; sorry")), Some("p1"));
+        assert_eq!(address_holder("the object has been modified"), None);
+    }
 
     #[test]
     fn ids_round_trip_and_root_is_apart() {

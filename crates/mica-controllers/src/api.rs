@@ -119,6 +119,9 @@ impl Refusal {
 pub trait Absent<T> {
     /// `None` where the server says that it is not there.
     fn or_absent(self) -> Result<Option<T>, Refusal>;
+
+    /// `None` only where the server looked for the object and has none: that the kind is not served now is an error.
+    fn or_object_absent(self) -> Result<Option<T>, Refusal>;
 }
 
 impl<T> Absent<T> for Result<T, Refusal> {
@@ -126,6 +129,14 @@ impl<T> Absent<T> for Result<T, Refusal> {
         match self {
             Ok(found) => Ok(Some(found)),
             Err(refusal) if refusal.is_not_found() => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn or_object_absent(self) -> Result<Option<T>, Refusal> {
+        match self {
+            Ok(found) => Ok(Some(found)),
+            Err(refusal) if refusal.is_object_not_found() => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::api::Refusal;
 use crate::follow::Listener;
 use crate::kinds::Catalog;
-use crate::meta::{Notice, Object, Seen};
+use crate::meta::{Notice, Object, Seen, What};
 use crate::place::Place;
 use crate::select::Name;
 use crate::turn::Turn;
@@ -39,12 +39,29 @@ pub trait Controller: Send + Sync + 'static {
     fn queue(&self) -> &Queue;
     /// How many items are done at once.
     fn workers(&self) -> usize;
+    /// Whether it wants to hear of objects of a kind. Where each kind has a watch of its own, those that nobody wants have
+    /// none.
+    fn wants(&self, _what: &What) -> bool {
+        true
+    }
     /// Puts what is to be done about it into the queue. Must not wait.
     fn hear(&self, notice: &Notice);
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal>;
     /// Hears what no notice tells (other servers, say), for as long as the workers run.
     async fn listen(&self) {
         std::future::pending().await
+    }
+}
+
+/// How long what is made in several steps is left to settle before dependents look at it: one look instead of one for each
+/// step, and well within a second.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Puts into a queue what depends on something that changed. What was there before anybody looked changes no more.
+pub fn look_soon(queue: &Queue, request: Request, priority: Priority) {
+    match priority {
+        Priority::Low => queue.add(request, priority),
+        _ => queue.add_after(request, SETTLE),
     }
 }
 
@@ -117,6 +134,13 @@ impl Engine {
 }
 
 impl Listener for Engine {
+    fn wants(&self, what: &What) -> bool {
+        // What is served is known from these.
+        let defines = what.is("apiextensions.k8s.io", "customresourcedefinitions")
+            || what.is("apiregistration.k8s.io", "apiservices");
+        defines || self.controllers.iter().any(|controller| controller.wants(what))
+    }
+
     fn hear(&self, notice: &Notice) {
         match &notice.seen {
             Seen::Present(object) | Seen::Gone(object)

@@ -20,6 +20,7 @@ mod event;
 mod fleet;
 mod follow;
 mod garbage;
+mod inputs;
 mod kinds;
 mod membership;
 mod meta;
@@ -30,6 +31,7 @@ mod place;
 mod project;
 mod quota;
 mod registration;
+mod route;
 mod select;
 mod token;
 mod turn;
@@ -45,7 +47,7 @@ use aggregation::Aggregation;
 pub use api::{Api, Refusal};
 use class::Classes;
 use companion::{Companion, Companions};
-use control_plane::ControlPlanes;
+use control_plane::{ControlPlanes, Whereabouts};
 use dependent::{Dependents, ServerIndex};
 use endpoint::Endpoints;
 use engine::{Controller, Engine};
@@ -60,6 +62,7 @@ use organization::Organizations;
 use project::Projects;
 use quota::Quotas;
 use registration::Registrations;
+use route::Routes;
 pub use select::{Name, Selection, Unknown};
 use token::Tokens;
 use turn::Turn;
@@ -161,23 +164,36 @@ fn controllers(
             Name::Project => Arc::new(Projects::new(api)),
             Name::Organization => Arc::new(Organizations::new(api)),
             Name::Membership => Arc::new(Memberships::new(api)),
-            name => match operator(name, server, api, options) {
-                Some(controller) => controller,
-                None => continue,
-            },
+            name => {
+                all.extend(operator(name, server, api, options));
+                continue;
+            }
         });
     }
     all
 }
 
 /// The controllers of control planes. They run where they were told how, on servers of any make, and never inside a plane.
-fn operator(name: Name, server: Server, api: Api, options: &Options) -> Option<Arc<dyn Controller>> {
-    let settings = options.control_planes.as_ref().filter(|_| server != Server::Plane)?;
-    Some(match name {
-        Name::ControlPlane => Arc::new(ControlPlanes::new(api, settings.clone())),
-        Name::ControlPlaneRegistration => Arc::new(Registrations::new(api)),
-        Name::ControlPlaneEndpoint => Arc::new(Endpoints::new(api)),
-        Name::ControlPlaneClass => Arc::new(Classes::new(api)),
-        _ => return None,
-    })
+fn operator(name: Name, server: Server, api: Api, options: &Options) -> Vec<Arc<dyn Controller>> {
+    let Some(settings) = &options.control_planes else {
+        return Vec::new();
+    };
+    let runs = match server {
+        Server::Planes => true,
+        Server::Plane => false,
+        Server::Foreign => settings.server == Whereabouts::Elsewhere,
+    };
+    if !runs {
+        return Vec::new();
+    }
+    match name {
+        Name::ControlPlane => vec![Arc::new(ControlPlanes::new(api, settings.clone()))],
+        Name::ControlPlaneRegistration => vec![Arc::new(Registrations::new(api))],
+        Name::ControlPlaneEndpoint => vec![
+            Arc::new(Endpoints::new(api.clone())),
+            Arc::new(Routes::new(api, settings.home.clone())),
+        ],
+        Name::ControlPlaneClass => vec![Arc::new(Classes::new(api, settings.addons.clone()))],
+        _ => Vec::new(),
+    }
 }

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use mica_machinery::kind;
 use mica_server::start;
 
+use crate::control_plane::args::ControlPlaneArgs;
 use crate::tenant::args::{CtxArgs, OrgArgs, ProjectArgs};
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
@@ -49,6 +50,9 @@ pub enum Command {
     Project(ProjectArgs),
     /// Show the tree of organizations and projects, and go to one
     Ctx(CtxArgs),
+    /// List, create, describe, enter, move and delete control planes as infrastructure
+    #[command(visible_alias = "cp")]
+    ControlPlane(ControlPlaneArgs),
     /// Back up, restore and check the store
     Store(StoreArgs),
     /// Begin something new: a controller that compiles and passes its test
@@ -61,6 +65,15 @@ pub enum Command {
     /// Stand in for etcd, with its flags, before such a server; the same as calling this program etcd
     #[command(disable_help_flag = true)]
     EtcdStub(ForeignArgs),
+    /// Print definitions and roles that another cluster needs before our controllers serve it
+    #[command(
+        after_help = "Example:\n  mica definitions control-plane | kubectl apply -f -\n  mica definitions control-plane-roles | kubectl apply -f -"
+    )]
+    Definitions {
+        /// What is to be printed
+        #[arg(value_enum)]
+        what: Definitions,
+    },
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  mica completion bash > /etc/bash_completion.d/mica")]
     Completion {
@@ -73,6 +86,14 @@ pub enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Definitions {
+    /// ControlPlane, ControlPlaneClass, ControlPlaneEndpoint and ControlPlaneRegistration
+    ControlPlane,
+    /// What the operator of those may do, as a ClusterRole
+    ControlPlaneRoles,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -298,7 +319,7 @@ pub struct RunArgs {
 pub enum Role {
     /// The controllers of a Kubernetes API: namespaces, garbage collection, quotas, service accounts
     #[command(
-        after_help = "Examples:\n  mica run controllers --kubeconfig ./.mica/admin.kubeconfig\n  mica run controllers --kubeconfig east.kubeconfig --kubeconfig west.kubeconfig --controllers=*,-resourcequota"
+        after_help = "Examples:\n  mica run controllers --kubeconfig ./.mica/admin.kubeconfig\n  mica run controllers --kubeconfig east.kubeconfig --kubeconfig west.kubeconfig --controllers=*,-resourcequota\n  mica run controllers --controllers control-plane --kubeconfig management.kubeconfig --server-kubeconfig shared.kubeconfig\n  mica run controllers --kubeconfig management.kubeconfig --registration shop"
     )]
     Controllers(ControllersArgs),
 }
@@ -323,9 +344,15 @@ pub struct ControllersArgs {
         allow_hyphen_values = true
     )]
     pub controllers: Vec<String>,
-    /// Also for dedicated control planes: those that ControlPlaneRegistrations of these servers name for service Controllers
-    #[arg(long)]
+    /// Also for what ControlPlaneRegistrations of these servers register for service controllers in mode Shared
+    #[arg(long, conflicts_with = "registration")]
     pub registrations: bool,
+    /// For nothing but the control plane of this registration, whatever its mode: one of mode Dedicated has this process to itself
+    #[arg(long, value_name = "NAME")]
+    pub registration: Option<String>,
+    /// The server that control planes are made on, by the kubeconfig of an administrator [default: the one that is followed]
+    #[arg(long, value_name = "FILE")]
+    pub server_kubeconfig: Option<PathBuf>,
     /// What namespaces are told of who signs the server's certificate, in PEM [default: what its kubeconfig trusts]
     #[arg(long, value_name = "FILE")]
     pub root_ca_file: Option<PathBuf>,

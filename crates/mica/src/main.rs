@@ -5,6 +5,8 @@ mod authentication;
 mod cli;
 mod client;
 mod config;
+mod control_plane;
+mod definitions;
 mod dropin;
 mod exit;
 mod limits;
@@ -47,8 +49,10 @@ fn main() -> ExitCode {
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
         Command::Org(arguments) => client::block_on(tenant::organizations(arguments)),
         Command::Project(arguments) => client::block_on(tenant::projects(arguments)),
+        Command::ControlPlane(arguments) => client::block_on(control_plane::run(arguments)),
         Command::Ctx(arguments) => client::block_on(tenant::switch(arguments)),
         Command::Store(arguments) => client::block_on(store::run(arguments)),
+        Command::Definitions { what } => definitions::print(what),
         Command::Completion { shell } => completion(shell),
         Command::Version { output } => output::version(output),
     };

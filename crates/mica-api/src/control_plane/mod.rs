@@ -107,4 +107,11 @@ pub mod reason {
     pub const CONTROL_PLANE_NOT_FOUND: &str = "ControlPlaneNotFound";
     pub const KUBECONFIG_PENDING: &str = "KubeconfigPending";
     pub const RESOLVED: &str = "Resolved";
+    pub const ACCEPTED: &str = "Accepted";
+    pub const INVALID_SERVICE: &str = "InvalidService";
+    pub const ROUTED: &str = "Routed";
+    pub const HOST_REFUSED: &str = "HostRefused";
+    pub const ROUTE_NOT_SERVED: &str = "RouteNotServed";
+    pub const ROUTE_REFUSED: &str = "RouteRefused";
+    pub const NAME_TAKEN: &str = "NameTaken";
 }

@@ -37,7 +37,7 @@ use crate::place::Place;
 use crate::select::Name;
 use addon::Library;
 pub use home::{Home, PLANE_API_VERSION};
-pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings};
+pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings, Whereabouts};
 
 /// ControlPlanes that are worked on at once. All are of one management plane, so this is also how many of that.
 const WORKERS: usize = 32;

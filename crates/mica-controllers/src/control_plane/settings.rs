@@ -23,6 +23,17 @@ pub struct Settings {
     pub addons: Option<PathBuf>,
     /// How long credentials are good for. They are renewed after two thirds of it.
     pub lifetime: Duration,
+    /// Where the server is, seen from the objects.
+    pub server: Whereabouts,
+}
+
+/// Whether ControlPlanes are objects of the server that their planes are made on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// They are; so that is a Mica server, or nothing is done.
+    Here,
+    /// They may be any server's.
+    Elsewhere,
 }
 
 impl Settings {
@@ -33,6 +44,16 @@ impl Settings {
             providers: Vec::new(),
             addons: None,
             lifetime: LIFETIME,
+            server: Whereabouts::Here,
+        }
+    }
+
+    /// On another server than the one that holds the objects.
+    #[must_use]
+    pub fn elsewhere(self) -> Self {
+        Self {
+            server: Whereabouts::Elsewhere,
+            ..self
         }
     }
 

@@ -1,20 +1,37 @@
-//! Says of endpoints whether they can be used, and makes those that a class has by a gateway.
+//! Says of every endpoint whether its URLs can be used, and what to do if not.
+//!
+//! Whether a host resolves is not asked: names are data here, and may be known elsewhere only. Where requests for a host go
+//! is the affair of `route`; here only what it left on endpoints that nobody names any more is taken away.
+
+mod apply;
+mod observe;
+mod plan;
+pub mod template;
+pub mod url;
 
 use async_trait::async_trait;
+use mica_api::control_plane::{CONTROL_PLANES, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus, ENDPOINTS, GROUP};
 use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
-use crate::meta::Notice;
+use crate::inputs::{Input, Inputs};
+use crate::meta::{Notice, Seen, What};
+use crate::place::Place;
 use crate::select::Name;
 
 const WORKERS: usize = 4;
 
+/// On endpoints whose host is a route's of the Gateway API: their URLs are whole as they stand.
+pub const GATEWAY_LABEL: &str = "controlplane.kplane.dev/gateway";
+
 pub struct Endpoints {
-    #[expect(dead_code, reason = "it is asked when there is something to do")]
     api: Api,
     queue: Queue,
+    inputs: Inputs,
 }
 
 impl Endpoints {
@@ -22,6 +39,7 @@ impl Endpoints {
         Self {
             api,
             queue: engine::queue(),
+            inputs: Inputs::default(),
         }
     }
 }
@@ -40,9 +58,86 @@ impl Controller for Endpoints {
         WORKERS
     }
 
-    fn hear(&self, _notice: &Notice) {}
+    fn wants(&self, what: &What) -> bool {
+        what.is(GROUP, ENDPOINTS) || what.is(GROUP, CONTROL_PLANES)
+    }
 
-    async fn work(&self, _request: &Request) -> Result<Outcome, Refusal> {
+    fn hear(&self, notice: &Notice) {
+        let object = match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object) => object,
+            Seen::Restarted => return self.inputs.clear(),
+            Seen::PlaneGone(_) => return,
+        };
+        if object.place != Place::root() {
+            return;
+        }
+        let names = if object.is(GROUP, ENDPOINTS) {
+            vec![object.meta.name.clone()]
+        } else if object.is(GROUP, CONTROL_PLANES) {
+            // Those that say that its requests come by them.
+            self.inputs.dependents(&Input::new(CONTROL_PLANES, &object.meta.name))
+        } else {
+            return;
+        };
+        for name in names {
+            let request = Request::new(object.place.cluster().clone(), None, &name);
+            self.queue.add(request, notice.priority);
+        }
+    }
+
+    async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
+        let Some(observed) = self.observe(&request.name).await? else {
+            self.inputs.forget(&request.name);
+            return Ok(Outcome::Done);
+        };
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(status) = plan::plan(&observed, &now) {
+            self.apply(&observed, status).await?;
+        }
         Ok(Outcome::Done)
     }
+}
+
+/// A part of an object as it is meant; what cannot be read says nothing.
+pub fn read<T: DeserializeOwned + Default>(value: &Value) -> T {
+    T::deserialize(value).unwrap_or_default()
+}
+
+/// The path of a control plane: its own name if it says none.
+pub fn cluster_path(control_plane: &Value) -> String {
+    let said = control_plane["spec"]["virtual"]["clusterPath"].as_str();
+    let said = said.filter(|path| !path.is_empty());
+    let name = || control_plane["metadata"]["name"].as_str().unwrap_or_default();
+    said.unwrap_or_else(name).to_owned()
+}
+
+/// Whether the host of an endpoint is a route's of the Gateway API.
+pub fn is_routed_by_gateway(endpoint: &Value) -> bool {
+    endpoint["metadata"]["labels"][GATEWAY_LABEL].is_string()
+}
+
+/// The URLs of an endpoint, each with the field that says it: what a provider observed counts before what was asked for.
+pub fn urls(endpoint: &Value) -> Vec<(&'static str, String)> {
+    let said: ControlPlaneEndpointSpec = read(&endpoint["spec"]);
+    let seen: ControlPlaneEndpointStatus = read(&endpoint["status"]);
+    let of = |seen: String, at: &'static str, said: String, spec: &'static str| match seen.is_empty() {
+        true => (spec, said),
+        false => (at, seen),
+    };
+    let all = [
+        of(seen.endpoint, "status.endpoint", said.endpoint, "spec.endpoint"),
+        of(
+            seen.external_endpoint,
+            "status.externalEndpoint",
+            said.external_endpoint,
+            "spec.externalEndpoint",
+        ),
+        of(
+            seen.join_endpoint,
+            "status.joinEndpoint",
+            said.join_endpoint,
+            "spec.joinEndpoint",
+        ),
+    ];
+    all.into_iter().filter(|(_, url)| !url.is_empty()).collect()
 }

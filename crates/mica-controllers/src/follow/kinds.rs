@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::graph::{Graph, is_followed};
 use super::{Listener, Pause};
 use crate::api::{Api, EventType, Partial, Refusal};
-use crate::kinds::Catalog;
+use crate::kinds::{Catalog, Served};
 use crate::meta::{Meta, Notice, Object, Seen, What};
 use crate::place::{self, Place};
 
@@ -42,7 +42,8 @@ pub async fn follow<L: Listener>(api: &Api, catalog: &Arc<Catalog>, graph: &Arc<
             }
             Ok(kinds) => {
                 pause.reset();
-                let served = kinds.preferred.iter().filter(|served| is_followed(served));
+                let wanted = |served: &&Arc<Served>| is_followed(served) && listener.wants(&served.what);
+                let served = kinds.preferred.iter().filter(wanted);
                 let served: HashSet<What> = served.map(|served| served.what.clone()).take(MOST_KINDS).collect();
                 // Groups that did not answer are not gone.
                 let failed = |what: &What| kinds.failed.iter().any(|(group, _)| what.api_version == group.as_str());

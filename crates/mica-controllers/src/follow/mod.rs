@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{Absent as _, Api, Refusal};
 use crate::kinds::Catalog;
-use crate::meta::Notice;
+use crate::meta::{Notice, What};
 use graph::Graph;
 
 /// Where the resource `objects` is, in a plane.
@@ -52,6 +52,10 @@ impl Server {
 
 /// Who hears what happens.
 pub trait Listener: Send + Sync + 'static {
+    /// Whether anybody wants to hear of a kind.
+    fn wants(&self, _what: &What) -> bool {
+        true
+    }
     fn hear(&self, notice: &Notice);
     /// Returns when there is room for more: what waits to be done is bounded.
     fn room(&self) -> impl Future<Output = ()> + Send;

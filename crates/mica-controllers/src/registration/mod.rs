@@ -1,20 +1,32 @@
-//! Resolves registrations of control planes: where services reach them, and by what.
+//! Says of every registration where its control plane is and by what it is reached: all that services have to follow.
+//!
+//! Watches registrations and whatever they are resolved from: ControlPlanes, ControlPlaneEndpoints and Secrets. What was
+//! published stays published until something else is known: an error of this moment changes nothing.
+
+mod apply;
+mod observe;
+mod plan;
 
 use async_trait::async_trait;
+use compact_str::CompactString;
+use mica_api::control_plane::{CONTROL_PLANES, ENDPOINTS, GROUP, REGISTRATIONS};
 use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
 
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
-use crate::meta::Notice;
+use crate::inputs::{Input, Inputs};
+use crate::meta::{Notice, Object, Seen, What};
+use crate::place::Place;
 use crate::select::Name;
 
-const WORKERS: usize = 4;
+const WORKERS: usize = 8;
+const SECRETS: &str = "secrets";
 
 pub struct Registrations {
-    #[expect(dead_code, reason = "it is asked when there is something to do")]
     api: Api,
     queue: Queue,
+    inputs: Inputs,
 }
 
 impl Registrations {
@@ -22,6 +34,27 @@ impl Registrations {
         Self {
             api,
             queue: engine::queue(),
+            inputs: Inputs::default(),
+        }
+    }
+
+    /// The registrations that an object of the management plane is about.
+    fn about(&self, object: &Object) -> Vec<CompactString> {
+        let name = &object.meta.name;
+        if object.is(GROUP, REGISTRATIONS) {
+            return vec![name.clone()];
+        }
+        if object.is(GROUP, CONTROL_PLANES) {
+            return self.inputs.dependents(&Input::new(CONTROL_PLANES, name));
+        }
+        if object.is(GROUP, ENDPOINTS) {
+            return self.inputs.dependents(&Input::new(ENDPOINTS, name));
+        }
+        match &object.meta.namespace {
+            Some(namespace) if object.is("", SECRETS) => {
+                self.inputs.dependents(&Input::within(SECRETS, namespace, name))
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -40,9 +73,38 @@ impl Controller for Registrations {
         WORKERS
     }
 
-    fn hear(&self, _notice: &Notice) {}
+    fn wants(&self, what: &What) -> bool {
+        let ours = [REGISTRATIONS, CONTROL_PLANES, ENDPOINTS];
+        ours.iter().any(|resource| what.is(GROUP, resource)) || what.is("", SECRETS)
+    }
 
-    async fn work(&self, _request: &Request) -> Result<Outcome, Refusal> {
+    fn hear(&self, notice: &Notice) {
+        let object = match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object) => object,
+            Seen::Restarted => return self.inputs.clear(),
+            Seen::PlaneGone(_) => return,
+        };
+        if object.place != Place::root() {
+            return;
+        }
+        for name in self.about(object) {
+            let request = Request::new(object.place.cluster().clone(), None, &name);
+            match object.is(GROUP, CONTROL_PLANES) {
+                true => engine::look_soon(&self.queue, request, notice.priority),
+                false => self.queue.add(request, notice.priority),
+            }
+        }
+    }
+
+    async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
+        let Some(observed) = self.observe(&request.name).await? else {
+            self.inputs.forget(&request.name);
+            return Ok(Outcome::Done);
+        };
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(status) = plan::plan(&observed, &now) {
+            self.apply(&observed, status).await?;
+        }
         Ok(Outcome::Done)
     }
 }

@@ -27,6 +27,8 @@ use crate::request::ClusterName;
 
 /// The condition that says how a registered control plane is, after the name of the service if there is one.
 const ENGAGED: &str = "Engaged";
+/// The mode of registrations that say none.
+const SHARED: &str = "Shared";
 /// Its reason where the registration is not engaged.
 const NOT_ENGAGED: &str = "NotEngaged";
 /// The label of Secrets that kplane writes: changes of those are seen at once.
@@ -49,6 +51,10 @@ pub struct Registrations {
     from: Following,
     service: Option<String>,
     mode: Option<String>,
+    /// Only the registration of this name.
+    only: Option<String>,
+    /// Not what is at this server.
+    except: Option<String>,
     key: String,
     /// Those whose credentials were refused.
     refused: Mutex<BTreeSet<ClusterName>>,
@@ -83,6 +89,8 @@ impl Registrations {
             from,
             service: None,
             mode: None,
+            only: None,
+            except: None,
             key: KUBECONFIG_KEY.to_owned(),
             refused: Mutex::default(),
             wake: Notify::new(),
@@ -98,10 +106,24 @@ impl Registrations {
         self
     }
 
-    /// Only what is registered with this mode (`Shared`, `Dedicated`).
+    /// Only what is registered with this mode: `Shared`, which is also meant where none is said, or `Dedicated`.
     #[must_use]
     pub fn mode(mut self, mode: impl Into<String>) -> Self {
         self.mode = Some(mode.into());
+        self
+    }
+
+    /// Only the registration of this name: for a process that serves one control plane, and no other.
+    #[must_use]
+    pub fn only(mut self, name: impl Into<String>) -> Self {
+        self.only = Some(name.into());
+        self
+    }
+
+    /// Not the planes of a server, by its address: for who serves all of those already.
+    #[must_use]
+    pub fn except_planes_of(mut self, server: impl Into<String>) -> Self {
+        self.except = Some(server.into());
         self
     }
 
@@ -133,17 +155,35 @@ impl Registrations {
         self
     }
 
-    /// What a registration resolves to, if it is for us.
-    fn resolved(&self, object: &DynamicObject) -> Option<Registration> {
+    /// Whether a registration is ours to engage, or somebody else's.
+    fn is_ours(&self, object: &DynamicObject) -> bool {
         let (spec, status) = (&object.data["spec"], &object.data["status"]);
         let is = |value: &Value, wanted: &str| value.as_str().is_some_and(|value| value.eq_ignore_ascii_case(wanted));
         let services = spec["services"].as_array();
         let serves = |service: &String| services.is_some_and(|all| all.iter().any(|value| is(value, service)));
+        let mode = spec["mode"].as_str().filter(|mode| !mode.is_empty()).unwrap_or(SHARED);
+        let endpoint = status["resolvedEndpoint"].as_str().unwrap_or_default();
+        let at = |server: &String| {
+            let rest = endpoint.strip_prefix(server.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.starts_with("/clusters/"))
+        };
+        self.service.as_ref().is_none_or(serves)
+            && self
+                .mode
+                .as_ref()
+                .is_none_or(|wanted| mode.eq_ignore_ascii_case(wanted))
+            && self
+                .only
+                .as_ref()
+                .is_none_or(|name| object.metadata.name.as_ref() == Some(name))
+            && !self.except.as_ref().is_some_and(at)
+    }
+
+    /// What a registration resolves to, if it is for us.
+    fn resolved(&self, object: &DynamicObject) -> Option<Registration> {
+        let status = &object.data["status"];
         let gone = object.metadata.deletion_timestamp.is_some() || status["ready"] == json!(false);
-        if gone
-            || self.service.as_ref().is_some_and(|service| !serves(service))
-            || self.mode.as_ref().is_some_and(|mode| !is(&spec["mode"], mode))
-        {
+        if gone || !self.is_ours(object) {
             return None;
         }
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -240,9 +280,10 @@ impl Provider for Registrations {
                                 all.insert(name, new);
                             }
                             None => {
-                                all.remove(&name);
+                                // What others engage, they tell of.
+                                let ours = all.remove(&name).is_some() || self.is_ours(&object);
                                 sink.remove(&name);
-                                if self.says_otherwise(&object) {
+                                if ours && self.says_otherwise(&object) {
                                     self.let_go(&name, "the registration is not ready").await;
                                 }
                             }

@@ -340,6 +340,63 @@ async fn registrations_are_engaged_where_they_resolve_to_and_told_how_that_is() 
     gone(&mut events, "pending").await;
 }
 
+#[tokio::test]
+async fn dedicated_registrations_have_a_process_to_themselves_and_others_share() {
+    let server = TestServer::start().await;
+    let (registrations, _secrets) = registered(&server).await;
+    let url = format!("{}/clusters/a/control-plane", server.url());
+    let mut unsaid = registration("unsaid", &["controllers"], "");
+    unsaid["spec"].as_object_mut().unwrap().remove("mode");
+    create(&registrations, unsaid, resolved(&url)).await;
+    create(
+        &registrations,
+        registration("own", &["controllers"], "Dedicated"),
+        resolved(&url),
+    )
+    .await;
+    let provider = || Registrations::new(root(&server)).service("controllers");
+
+    let own: Fleet = fleet();
+    own.add(provider().only("own")).unwrap();
+    let mut events = own.events();
+    engaged(&mut events, "own").await;
+    synced(&mut events).await;
+    engaged_condition(&registrations, "own", "Engaged").await;
+
+    let shared: Fleet = fleet();
+    shared.add(provider().mode("Shared")).unwrap();
+    let mut events = shared.events();
+    let mut names = Vec::new();
+    loop {
+        match next(&mut events).await {
+            FleetEvent::Engaged(cluster) => names.push(cluster.name().as_str().to_owned()),
+            FleetEvent::Synced => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    names.sort();
+    assert_eq!(names, ["a", "unsaid"]);
+    engaged_condition(&registrations, "unsaid", "Engaged").await;
+    let dedicated = Patch::Merge(json!({"spec": {"mode": "Dedicated"}}));
+    registrations
+        .patch("unsaid", &PatchParams::default(), &dedicated)
+        .await
+        .unwrap();
+    gone_through(&mut events, "unsaid").await;
+    engaged_condition(&registrations, "unsaid", "NotEngaged").await;
+    let found = registrations.get("own").await.unwrap();
+    assert_eq!(
+        find_engaged(&found)["reason"],
+        "Engaged",
+        "what others engage, they tell of"
+    );
+
+    let elsewhere: Fleet = fleet();
+    elsewhere.add(provider().except_planes_of(server.url())).unwrap();
+    let mut events = elsewhere.events();
+    synced(&mut events).await;
+}
+
 /// Waits until it is gone, whatever else changes about it before.
 async fn gone_through(events: &mut mica_runtime::fleet::Events, name: &str) {
     loop {

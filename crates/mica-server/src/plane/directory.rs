@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use super::birth::BirthRecord;
 use super::cache::{FOLLOW_AGAIN, Followed};
+use super::claim::{ADDRESSES, OwnHosts};
 use super::class::{self, Class};
 use super::kind::{GROUP, PLURAL, RESTORING};
 use super::lasting::{Ending, Lasting};
@@ -53,7 +54,7 @@ const LOOKUPS: usize = 32;
 const LOOKUP_TRIES: usize = 3;
 
 /// Group of the records that no API serves.
-const INTERNAL: &str = "mica.internal";
+pub(super) const INTERNAL: &str = "mica.internal";
 
 /// What requests need to know of a Plane object.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -119,6 +120,8 @@ pub struct Directory {
     lookups: Semaphore,
     /// Ends watches in planes that stop taking requests.
     lasting: Lasting,
+    /// Names of the server itself, which no plane can have.
+    own_hosts: OwnHosts,
 }
 
 /// Where root keeps a kind of internal record.
@@ -140,7 +143,7 @@ pub(super) fn arrival_key(id: PlaneId) -> Key {
 }
 
 fn address_key(r#type: &str, value: &str) -> Key {
-    internal("planeaddresses", &format!("{}:{value}", r#type.to_ascii_lowercase()))
+    internal(ADDRESSES, &format!("{}:{value}", r#type.to_ascii_lowercase()))
 }
 
 /// The key of a Plane object.
@@ -152,7 +155,7 @@ fn json_bytes(value: &impl Serialize) -> bytes::Bytes {
     serde_json::to_vec(value).expect("a record is plain JSON").into()
 }
 
-fn read_record<T: serde::de::DeserializeOwned>(record: &Record) -> Result<T, ApiError> {
+pub(super) fn read_record<T: serde::de::DeserializeOwned>(record: &Record) -> Result<T, ApiError> {
     serde_json::from_slice(&record.value)
         .map_err(|error| ApiError::internal("a plane's record is damaged").because(error))
 }
@@ -196,6 +199,7 @@ impl Directory {
             names: Cache::new(CACHED_NAMES),
             lookups: Semaphore::new(LOOKUPS),
             lasting: Lasting::default(),
+            own_hosts: OwnHosts::default(),
         };
         let root = directory.load(PlaneId::ROOT).await?;
         let root = root.ok_or_else(|| ApiError::internal("root has no records"))?;
@@ -276,6 +280,11 @@ impl Directory {
             Some(name) => self.by_name(&name).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Keeps names for the server itself: by them it is root that is meant, whatever planes claim.
+    pub fn reserve_hosts(&self, hosts: Vec<String>) {
+        self.own_hosts.reserve(hosts);
     }
 
     /// Forgets what is cached of the plane that an address leads to.
@@ -439,7 +448,7 @@ impl Directory {
         let internal = |resource| KeyRange::Resource(PlaneId::ROOT, GroupResource::new(INTERNAL, resource));
         let now = self.store.status().await?.revision;
         let mut states = self.store.watch(internal("planestates"), now).await?;
-        let mut addresses = self.store.watch(internal("planeaddresses"), now).await?;
+        let mut addresses = self.store.watch(internal(ADDRESSES), now).await?;
         let mut layers = self.store.watch(internal("baselayers"), now).await?;
         let mut classes = self.store.watch(class::range(), now).await?;
         self.layers.load().await?;
@@ -678,7 +687,9 @@ impl SideWrites for Directory {
             (birth_key(id), json_bytes(&self.birth(new, created, id, profile))),
             (state_key(id), json_bytes(&StateRecord::of(new))),
         ];
-        records.extend(addresses(new).into_iter().map(|key| (key, json_bytes(&name))));
+        let claims = addresses(new);
+        self.own_hosts.check(claims.iter())?;
+        records.extend(claims.into_iter().map(|key| (key, json_bytes(&name))));
         let mut txn = put_absent(records);
         txn.writes.extend(self.layers.newest_write(profile, context(new)));
         Ok(Side {
@@ -703,6 +714,7 @@ impl SideWrites for Directory {
             });
         }
         let (before, after) = (addresses(old), addresses(new));
+        self.own_hosts.check(after.iter().filter(|key| !before.contains(key)))?;
         for key in before.iter().filter(|key| !after.contains(key)) {
             side.writes.push(Write::Delete { key: key.clone() });
         }

@@ -2,6 +2,7 @@
 
 pub mod birth;
 pub mod cache;
+pub(crate) mod claim;
 pub mod class;
 pub mod digest;
 pub mod directory;

@@ -22,6 +22,7 @@ use crate::authz::{Grant, Target, User};
 use crate::custom::Definition;
 use crate::error::ApiError;
 use crate::pages::Pages;
+use crate::plane::claim;
 use crate::plane::side::Side;
 use crate::stored::Content;
 use crate::tenancy::{Kind, index, is_leaving, key, look, namespace_key, resource};
@@ -171,7 +172,11 @@ impl Registry {
     }
 
     /// What it means that a comparison of what goes along did not hold.
-    pub(super) fn lost_along(&self, target: &Target, lost: Option<&Compare>) -> Result<Option<Revision>, ApiError> {
+    pub(super) async fn lost_along(
+        &self,
+        target: &Target,
+        lost: Option<&Compare>,
+    ) -> Result<Option<Revision>, ApiError> {
         let at = lost.map(|(Compare::Unchanged(key, _) | Compare::Absent(key))| key);
         match self.rules(target) {
             // The other owner has changed: perhaps there is a third.
@@ -183,7 +188,13 @@ impl Registry {
             }
             Some(_) => Err(ApiError::stale_plane()),
             None => {
-                let why = "one of its addresses is taken by another plane";
+                let why = match at {
+                    Some(key) => claim::taken(&*self.store, key).await?,
+                    None => None,
+                };
+                let why = why
+                    .as_deref()
+                    .unwrap_or("one of its addresses is taken by another plane");
                 Err(ApiError::conflict(&target.served.name, target.object(), why))
             }
         }

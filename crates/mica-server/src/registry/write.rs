@@ -568,7 +568,9 @@ impl Registry {
             Err(CommitError::Conflict { compare, .. }) if compare >= quotas => Err(ApiError::stale_quota()),
             // What a service was to be given is taken: the request starts over and finds something else, or is told so.
             Err(CommitError::Conflict { .. }) if target.served.plural() == "services" => Err(ApiError::stale_plane()),
-            Err(CommitError::Conflict { compare, .. }) => self.lost_along(target, along_compares.get(compare - own)),
+            Err(CommitError::Conflict { compare, .. }) => {
+                Box::pin(self.lost_along(target, along_compares.get(compare - own))).await
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -162,6 +162,7 @@ impl Pki {
 
     /// What handshakes show: the server's own certificate, and one for each host that a plane claims.
     fn certificates(&self, server: &Arc<Server>) -> anyhow::Result<ServingCertificates> {
+        server.directory.reserve_hosts(self.hosts.clone());
         let server = Arc::downgrade(server);
         let is_known: IsKnownHost = Box::new(move |host| {
             let server = server.clone();

@@ -153,6 +153,85 @@ async fn controllers_run_elsewhere_for_a_server_without_any() {
     assert_eq!(controllers.stop(), Some(0));
 }
 
+const CONTROL_PLANES: &str = "/apis/controlplane.kplane.dev/v1alpha1/controlplanes";
+const REGISTRATIONS: &str = "/apis/controlplane.kplane.dev/v1alpha1/controlplaneregistrations";
+
+async fn control_plane(client: &kube::Client, name: &str) {
+    let object = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlane",
+        "metadata": {"name": name}, "spec": {}});
+    send(client, "POST", CONTROL_PLANES, &object).await.unwrap();
+    let ready = |found: &Result<Value, u16>| {
+        let conditions = found
+            .as_ref()
+            .ok()
+            .and_then(|one| one["status"]["conditions"].as_array().cloned());
+        let mut all = conditions.into_iter().flatten();
+        all.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    };
+    until(client, &format!("{CONTROL_PLANES}/{name}"), ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_planes_of_one_server_are_made_on_another() {
+    let (management, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _server = Up::start(management.path(), &["--controllers=*,-control-plane"]);
+    let other = Up::start(shared.path(), &[]);
+    let kubeconfig = shared.path().join(".mica/admin.kubeconfig");
+    let arguments = [
+        "--controllers",
+        "control-plane",
+        "--server-kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
+    let operator = Controllers::start(management.path(), &arguments);
+    let (here, there) = (client(management.path()).await, client(shared.path()).await);
+    control_plane(&here, "shop").await;
+    let plane = "/apis/mica.dev/v1alpha1/planes/shop";
+    assert!(send(&there, "GET", plane, &Value::Null).await.is_ok());
+    assert_eq!(send(&here, "GET", plane, &Value::Null).await.err(), Some(404));
+    // The kubeconfig that commands print here leads there.
+    let (code, text, error) = run(management.path(), &["control-plane", "kubeconfig", "shop"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        text.contains(&format!("{}/clusters/shop/control-plane", other.url())),
+        "{text}"
+    );
+    assert_eq!(operator.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_has_controllers_of_its_own_and_nobody_else_has_them() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Up::start(home.path(), &["--controllers=control-plane"]);
+    let client = client(home.path()).await;
+    control_plane(&client, "bank").await;
+    control_plane(&client, "other").await;
+    let registration = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlaneRegistration",
+        "metadata": {"name": "bank-own"},
+        "spec": {"controlPlaneRef": {"name": "bank"}, "services": ["controllers"], "mode": "Dedicated"}});
+    send(&client, "POST", REGISTRATIONS, &registration).await.unwrap();
+    let own = Controllers::start(home.path(), &["--registration", "bank-own"]);
+    for plane in ["other", "bank"] {
+        let path = format!("/clusters/{plane}/control-plane/api/v1/namespaces");
+        send(&client, "POST", &path, &json!({"metadata": {"name": "ns"}}))
+            .await
+            .unwrap();
+    }
+    let account = |plane: &str| format!("/clusters/{plane}/control-plane/api/v1/namespaces/ns/serviceaccounts/default");
+    until(&client, &account("bank"), Result::is_ok).await;
+    assert_eq!(
+        send(&client, "GET", &account("other"), &Value::Null).await.err(),
+        Some(404)
+    );
+    let engaged = |found: &Result<Value, u16>| {
+        found
+            .as_ref()
+            .is_ok_and(|one| one["status"]["conditions"].to_string().contains("ControllersEngaged"))
+    };
+    until(&client, &format!("{REGISTRATIONS}/bank-own"), engaged).await;
+    assert_eq!(own.stop(), Some(0));
+}
+
 #[test]
 fn an_unknown_controller_is_refused_with_those_there_are() {
     let home = tempfile::tempdir().unwrap();

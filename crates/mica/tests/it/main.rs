@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
 mod commands;
+mod control_plane;
 mod controllers;
 mod dropin;
 mod fake;

@@ -121,6 +121,11 @@ async fn an_address_belongs_to_one_plane_and_moves_with_it() {
     root.post(PLANES, &addressed("p", "Project", "acme")).await.expect(201);
     let taken = root.post(PLANES, &addressed("q", "Project", "acme")).await;
     assert_eq!(taken.code(), 409, "{}", taken.json());
+    let message = text(&taken.json(), "/message").to_owned();
+    assert!(
+        message.ends_with(r#"project "acme" is taken by plane "p""#),
+        "{message}"
+    );
     assert_eq!(
         root.get(&format!("{PLANES}/q")).await.code(),
         404,
@@ -142,6 +147,29 @@ async fn an_address_belongs_to_one_plane_and_moves_with_it() {
     for bad in [("Project", "A B"), ("Host", "-"), ("Other", "x")] {
         assert_eq!(root.post(PLANES, &addressed("r", bad.0, bad.1)).await.code(), 422);
     }
+}
+
+#[tokio::test]
+async fn names_of_the_server_itself_are_no_planes() {
+    let world = World::start().await;
+    let root = world.root().await;
+    world.server.directory.reserve_hosts(vec!["mica.example".to_owned()]);
+    let refused = root.post(PLANES, &addressed("p", "Host", "mica.example")).await;
+    assert_eq!(refused.code(), 422, "{}", refused.json());
+    root.post(PLANES, &addressed("p", "Host", "p.mica.example"))
+        .await
+        .expect(201);
+    let claim = json!({"spec": {"addresses": [{"type": "Host", "value": "mica.example"}]}});
+    assert_eq!(root.patch(&format!("{PLANES}/p"), &claim).await.code(), 422);
+    assert_eq!(
+        world
+            .host("localhost", "mica.example")
+            .await
+            .get(PLANES)
+            .await
+            .code(),
+        200
+    );
 }
 
 /// What a plane answers to a read, a write and a question.

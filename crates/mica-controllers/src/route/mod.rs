@@ -1,0 +1,154 @@
+//! Leads hosts to control planes: a host that an endpoint or a class gives a control plane becomes an address of its plane,
+//! which its server then serves with a certificate of its own; where a class has a Gateway, the Gateway's route leads there.
+//!
+//! Only what a ControlPlane names is led anywhere. A plane that has a host keeps it until it lets go: the store lets no two
+//! planes have one. Who waits for a host looks again when the plane that has it changes or goes.
+
+mod apply;
+mod gateway;
+mod observe;
+mod plan;
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use compact_str::CompactString;
+use mica_api::control_plane::{CLASSES, CONTROL_PLANES, ENDPOINTS, GROUP};
+use mica_runtime::Request;
+use mica_runtime::queue::{Outcome, Priority, Queue};
+use parking_lot::Mutex;
+
+use crate::api::{Api, Refusal};
+use crate::control_plane::Home;
+use crate::engine::{self, Controller};
+use crate::inputs::{Input, Inputs};
+use crate::meta::{Notice, Object, Seen, What};
+use crate::place::Place;
+use crate::select::Name;
+
+pub use plan::named_in;
+
+const WORKERS: usize = 8;
+const PLANES: &str = "planes";
+/// The group and resource of Gateway API routes, and the name of their definition.
+const ROUTES: (&str, &str) = ("gateway.networking.k8s.io", "httproutes");
+const ROUTE_DEFINITION: &str = "httproutes.gateway.networking.k8s.io";
+
+pub struct Routes {
+    api: Api,
+    /// The server that the planes are on.
+    home: Home,
+    queue: Queue,
+    inputs: Inputs,
+    /// Control planes that want a host which a plane has, by that plane.
+    waiting: Mutex<HashMap<CompactString, BTreeSet<CompactString>>>,
+    /// Control planes that want a route where routes are not served.
+    unserved: Mutex<BTreeSet<CompactString>>,
+}
+
+impl Routes {
+    pub fn new(api: Api, home: Home) -> Self {
+        Self {
+            api,
+            home,
+            queue: engine::queue(),
+            inputs: Inputs::default(),
+            waiting: Mutex::default(),
+            unserved: Mutex::default(),
+        }
+    }
+
+    /// The control planes that an object of the management plane is about.
+    fn about(&self, object: &Object) -> Vec<CompactString> {
+        let name = &object.meta.name;
+        if object.is(GROUP, CONTROL_PLANES) {
+            return vec![name.clone()];
+        }
+        for resource in [ENDPOINTS, CLASSES] {
+            if object.is(GROUP, resource) {
+                return self.inputs.dependents(&Input::new(resource, name));
+            }
+        }
+        if object.is("mica.dev", PLANES) {
+            let mut found = self.inputs.dependents(&Input::new(PLANES, name));
+            found.extend(self.waiting.lock().remove(name).into_iter().flatten());
+            return found;
+        }
+        if object.is(ROUTES.0, ROUTES.1) {
+            let mut owners = object.meta.owner_references.iter();
+            let owner = owners.find(|owner| owner.kind == "ControlPlane");
+            return owner.map(|owner| owner.name.clone()).into_iter().collect();
+        }
+        if object.is("apiextensions.k8s.io", "customresourcedefinitions") && name == ROUTE_DEFINITION {
+            return std::mem::take(&mut *self.unserved.lock()).into_iter().collect();
+        }
+        Vec::new()
+    }
+
+    fn look_at(&self, names: impl IntoIterator<Item = CompactString>, priority: Priority) {
+        for name in names {
+            let request = Request::new(Place::root().cluster().clone(), None, &name);
+            engine::look_soon(&self.queue, request, priority);
+        }
+    }
+
+    /// A plane has let go of a host, or is gone: whoever waits for one of its hosts tries again.
+    fn let_go(&self, plane: &str) {
+        let waiting = self.waiting.lock().remove(plane);
+        self.look_at(waiting.into_iter().flatten(), Priority::Normal);
+    }
+}
+
+#[async_trait]
+impl Controller for Routes {
+    fn name(&self) -> Name {
+        Name::ControlPlaneEndpoint
+    }
+
+    fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    fn workers(&self) -> usize {
+        WORKERS
+    }
+
+    fn wants(&self, what: &What) -> bool {
+        let ours = [CONTROL_PLANES, ENDPOINTS, CLASSES];
+        ours.iter().any(|resource| what.is(GROUP, resource))
+            || what.is(ROUTES.0, ROUTES.1)
+            || what.is("mica.dev", PLANES)
+    }
+
+    fn hear(&self, notice: &Notice) {
+        match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object) if object.place == Place::root() => {
+                self.look_at(self.about(object), notice.priority);
+            }
+            Seen::Restarted => self.inputs.clear(),
+            _ => {}
+        }
+    }
+
+    async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
+        let Some(observed) = self.observe(&request.name).await? else {
+            for input in self.inputs.forget(&request.name) {
+                if input.resource() == PLANES {
+                    self.let_go(input.name());
+                }
+            }
+            return Ok(Outcome::Done);
+        };
+        let routed = self.keep_gateway(&observed).await?;
+        let verdicts = self.keep_hosts(&observed).await?;
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(status) = plan::status(&observed, &routed, &verdicts, &now) {
+            self.tell(&observed, status).await?;
+        }
+        match routed {
+            // Nothing tells when it would do better.
+            gateway::Routed::Refused(_) => Ok(Outcome::Failed),
+            _ => Ok(Outcome::Done),
+        }
+    }
+}
