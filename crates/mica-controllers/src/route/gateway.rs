@@ -75,7 +75,10 @@ fn route_version() -> String {
 pub fn wanted(control_plane: &Value, class: &Value, server: &str) -> Option<Wanted> {
     let class: ControlPlaneClassSpec = read(&class["spec"]);
     let templates = class.endpoints.unwrap_or_default();
-    if ![&templates.internal, &templates.external, &templates.join].iter().all(|one| one.is_empty()) {
+    if ![&templates.internal, &templates.external, &templates.join]
+        .iter()
+        .all(|one| one.is_empty())
+    {
         return None;
     }
     let gateway = class.gateway?;

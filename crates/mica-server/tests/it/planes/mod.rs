@@ -162,12 +162,7 @@ async fn names_of_the_server_itself_are_no_planes() {
     let claim = json!({"spec": {"addresses": [{"type": "Host", "value": "mica.example"}]}});
     assert_eq!(root.patch(&format!("{PLANES}/p"), &claim).await.code(), 422);
     assert_eq!(
-        world
-            .host("localhost", "mica.example")
-            .await
-            .get(PLANES)
-            .await
-            .code(),
+        world.host("localhost", "mica.example").await.get(PLANES).await.code(),
         200
     );
 }
