@@ -32,7 +32,7 @@ use crate::engine::{self, Controller};
 use crate::follow::Listener;
 use crate::follow::whole::Stream;
 use crate::kinds::Catalog;
-use crate::meta::{Notice, Object, Seen};
+use crate::meta::{Notice, Object, Seen, What};
 use crate::place::Place;
 use crate::select::Name;
 use addon::Library;
@@ -129,6 +129,11 @@ impl Controller for ControlPlanes {
 
     fn workers(&self) -> usize {
         WORKERS
+    }
+
+    fn wants(&self, what: &What) -> bool {
+        let beside = ["secrets", "configmaps", "namespaces"];
+        what.group() == GROUP || beside.iter().any(|resource| what.is("", resource))
     }
 
     fn hear(&self, notice: &Notice) {
