@@ -101,7 +101,7 @@ impl Controller for Registrations {
             self.inputs.forget(&request.name);
             return Ok(Outcome::Done);
         };
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = engine::now();
         if let Some(status) = plan::plan(&observed, &now) {
             self.apply(&observed, status).await?;
         }

@@ -141,7 +141,7 @@ impl Controller for Routes {
         };
         let routed = self.keep_gateway(&observed).await?;
         let verdicts = self.keep_hosts(&observed).await?;
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = engine::now();
         if let Some(status) = plan::status(&observed, &routed, &verdicts, &now) {
             self.tell(&observed, status).await?;
         }
