@@ -62,8 +62,11 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
     let mut last = Vec::new();
     for policy in ["Destroy", "Retain", "Destroy", "Retain", "Destroy"] {
         let before = asked.len();
-        root.patch(&format!("{CONTROL_PLANES}/one"), json!({"spec": {"deletionPolicy": policy}}))
-            .await;
+        root.patch(
+            &format!("{CONTROL_PLANES}/one"),
+            json!({"spec": {"deletionPolicy": policy}}),
+        )
+        .await;
         until_ready(&root, "one").await;
         until_quiet(&asked).await;
         last = asked.since(before);
