@@ -10,6 +10,7 @@ mod helpers;
 mod manager;
 mod ownership;
 mod providers;
+mod replicas;
 mod support;
 mod trust;
 mod wait;

@@ -120,6 +120,9 @@ async fn a_manager_is_ready_when_its_providers_are_and_tells_how_it_stands() {
     .await;
     let text = get(metrics, "/metrics").await.1;
     assert!(text.contains("mica_runtime_clusters{state=\"owned\"} 12"), "{text}");
+    let engaged = "mica_runtime_cluster_changes_total{change=\"engaged\"} 13";
+    assert!(text.contains(engaged), "the planes and the server itself: {text}");
+    assert!(text.contains("rest_client_requests_total{code=\"200\""), "{text}");
     let shown = get(metrics, "/debug/clusters?prefix=plane-1&limit=2").await.1;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["total"], 3, "plane-1, plane-10 and plane-11: {shown}");

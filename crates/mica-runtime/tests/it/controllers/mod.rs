@@ -4,6 +4,7 @@ mod faults;
 mod fleet;
 mod mapping;
 mod outcome;
+mod refused;
 mod scale;
 mod stage;
 mod tap;

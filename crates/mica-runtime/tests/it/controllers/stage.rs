@@ -86,7 +86,18 @@ impl Stage {
 
     pub async fn with(ownership: Arc<dyn Ownership>, reach: Reach) -> Self {
         let server = TestServer::start().await;
-        let tap = Tap::new(server.client().await);
+        let client = server.client().await;
+        Self::through(server, client, ownership, reach).await
+    }
+
+    /// On a server that controllers reach by this client.
+    pub async fn through(
+        server: TestServer,
+        client: kube::Client,
+        ownership: Arc<dyn Ownership>,
+        reach: Reach,
+    ) -> Self {
+        let tap = Tap::new(client);
         let fleet = Fleet::new(ownership);
         let slot = Arc::new(OnceCell::new());
         fleet.add(Steered(slot.clone())).expect("the first provider");

@@ -30,6 +30,8 @@ struct State {
     expire: AtomicUsize,
     /// So many requests get no answer.
     lose: AtomicUsize,
+    /// What a path must not hold for the server to have it.
+    hidden: Mutex<Option<&'static str>>,
     /// Requests wait while this is false.
     flows: watch::Sender<bool>,
 }
@@ -43,6 +45,7 @@ impl Tap {
             open: Mutex::default(),
             expire: AtomicUsize::new(0),
             lose: AtomicUsize::new(0),
+            hidden: Mutex::default(),
             flows: watch::Sender::new(true),
         }))
     }
@@ -71,6 +74,11 @@ impl Tap {
         self.0.lose.store(requests, Ordering::SeqCst);
     }
 
+    /// Addresses with this in them are not found from now on, as on a server that never had them.
+    pub fn hide(&self, part: &'static str) {
+        *self.0.hidden.lock() = Some(part);
+    }
+
     /// Requests wait from now on.
     pub fn pause(&self) {
         self.0.flows.send_replace(false);
@@ -96,6 +104,12 @@ impl Tap {
         self.0.requests.lock().push(shown.clone());
         if take_one(&self.0.lose) {
             return Err("lost on purpose".into());
+        }
+        if self.0.hidden.lock().is_some_and(|part| shown.contains(part)) {
+            let body = Full::new(Bytes::from_static(b"404 page not found\n"));
+            let mut response = Response::new(body.map_err(BoxError::from).boxed_unsync());
+            *response.status_mut() = http::StatusCode::NOT_FOUND;
+            return Ok(response);
         }
         let watches = shown.contains("watch=true");
         if watches && !is_list(&shown) && take_one(&self.0.expire) {
