@@ -355,6 +355,22 @@ impl Api {
         Ok(lines(pieces.boxed()).map(|line| read_line(&line?)))
     }
 
+    /// What an address answers with, as it comes. Whoever reads it bounds how long that may take.
+    pub async fn pour(&self, path: &str) -> Result<Body, Refusal> {
+        let response = self.send(self.request(Method::GET, path, "*/*", None)).await?;
+        Ok(response.into_body())
+    }
+
+    /// Posts what comes from elsewhere, without a deadline of its own: who has the other end knows whether it goes on.
+    pub async fn fill(&self, path: &str, body: Body) -> Result<Value, Refusal> {
+        let mut request = self.request(Method::POST, path, JSON, None);
+        *request.body_mut() = body;
+        let sent = self.client.send(request).await;
+        let response = sent.map_err(|error| Refusal::Unreachable(Box::new(error)))?;
+        let bytes = collect(good(response).await?).await?;
+        serde_json::from_slice(&bytes).map_err(Refusal::Unreadable)
+    }
+
     async fn read<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<T, Refusal> {
         let bytes = self.answer(self.request(Method::GET, path, accept, None)).await?;
         serde_json::from_slice(&bytes).map_err(Refusal::Unreadable)
@@ -391,28 +407,32 @@ impl Api {
             return Err(Refusal::NotOurTurn);
         }
         let sent = tokio::time::timeout(PATIENCE, self.client.send(request)).await;
-        let response = match sent {
-            Err(_elapsed) => return Err(Refusal::Late),
-            Ok(Err(error)) => return Err(Refusal::Unreachable(Box::new(error))),
-            Ok(Ok(response)) => response,
-        };
-        if response.status().is_success() {
-            return Ok(response);
+        match sent {
+            Err(_elapsed) => Err(Refusal::Late),
+            Ok(Err(error)) => Err(Refusal::Unreachable(Box::new(error))),
+            Ok(Ok(response)) => good(response).await,
         }
-        let code = response.status().as_u16();
-        let body = collect(response).await?;
-        let status: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let text = |field: &str| status[field].as_str().map(str::to_owned);
-        Err(Refusal::Status {
-            code,
-            reason: text("reason").unwrap_or_default(),
-            message: text("message").unwrap_or_else(|| format!("the server answered with {code}")),
-        })
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Bytes, Refusal> {
         collect(self.send(request).await?).await
     }
+}
+
+/// An answer, if it is a good one.
+async fn good(response: Response<Body>) -> Result<Response<Body>, Refusal> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status().as_u16();
+    let body = collect(response).await?;
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |field: &str| status[field].as_str().map(str::to_owned);
+    Err(Refusal::Status {
+        code,
+        reason: text("reason").unwrap_or_default(),
+        message: text("message").unwrap_or_else(|| format!("the server answered with {code}")),
+    })
 }
 
 async fn collect(response: Response<Body>) -> Result<Bytes, Refusal> {

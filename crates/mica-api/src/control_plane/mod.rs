@@ -49,6 +49,10 @@ pub const RETAINED_LABEL: &str = "controlplane.kplane.dev/retained";
 pub const SERVER_ANNOTATION: &str = "controlplane.kplane.dev/server";
 /// On a ConfigMap of the management plane's [`ADMIN_NAMESPACE`]: the addon that it holds manifests of.
 pub const ADDON_LABEL: &str = "controlplane.kplane.dev/addon";
+/// On a ControlPlane: how long its old address passes requests on after a migration, such as `5m`; `0s` ends it.
+pub const DRAIN_ANNOTATION: &str = "controlplane.kplane.dev/drain";
+/// On a Plane that only says where the plane of its name is: it holds nothing.
+pub const DECOMMISSIONED_ANNOTATION: &str = "controlplane.kplane.dev/decommissioned";
 
 /// Keys of the kubeconfig Secret.
 pub const KUBECONFIG: &str = "kubeconfig";
@@ -103,6 +107,15 @@ pub mod reason {
     pub const RETAINED: &str = "Retained";
     pub const DELETING: &str = "Deleting";
     pub const MIGRATING: &str = "Migrating";
+    pub const MIGRATION_CANCELLED: &str = "Cancelled";
+    /// What arrived is not what was sent: the migration starts over.
+    pub const DIGESTS_DIFFER: &str = "DigestsDiffer";
+    /// The server that it is to go to has another plane of its name.
+    pub const PLANE_OCCUPIED: &str = "PlaneOccupied";
+    /// Planes that are suspended or read-only stay where they are.
+    pub const PLANE_STOPPED: &str = "PlaneStopped";
+    /// What the servers say of the plane cannot be: somebody has to look.
+    pub const PLANE_UNCLEAR: &str = "PlaneUnclear";
     pub const CONTROL_PLANE_REF_MISSING: &str = "ControlPlaneRefMissing";
     pub const CONTROL_PLANE_NOT_FOUND: &str = "ControlPlaneNotFound";
     pub const KUBECONFIG_PENDING: &str = "KubeconfigPending";

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
 
 use super::Service;
-use super::body::Body;
+use super::body::{Body, BoxError};
 use super::envelope::Envelope;
 use super::peer::Peer;
 use super::receive::RequestBody;
@@ -34,15 +36,18 @@ impl<S: Service> InProcess<S> {
         }
     }
 
-    /// Answers a request. Its body is read whole first, as callers in this process have it whole.
+    /// Answers a request. A body whose caller has it whole is taken at once; what only passes through goes piece by piece.
     pub async fn call<B>(&self, request: Request<B>) -> Result<Response<Body>, B::Error>
     where
-        B: http_body::Body + Send,
-        B::Data: Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
-        let request = Request::from_parts(parts, RequestBody::from(body));
+        let body = match body.size_hint().exact() {
+            Some(_) => RequestBody::from(body.collect().await?.to_bytes()),
+            None => RequestBody::Passing(Mutex::new(body.map_err(Into::into).boxed_unsync())),
+        };
+        let request = Request::from_parts(parts, body);
         Ok(self.envelope.answer(self.peer.clone(), request).await)
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 
 use super::body::BoxError;
 use super::limit::BODY_PAUSE;
@@ -19,6 +21,8 @@ pub enum RequestBody {
     Empty,
     Full(Bytes),
     Incoming(Incoming),
+    /// From a caller in this process that does not have it whole. Nobody else can reach it: the lock is never waited for.
+    Passing(Mutex<UnsyncBoxBody<Bytes, BoxError>>),
 }
 
 impl From<Bytes> for RequestBody {
@@ -45,6 +49,7 @@ impl http_body::Body for RequestBody {
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Self::Incoming(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
+            Self::Passing(body) => Pin::new(body.get_mut()).poll_frame(cx),
         }
     }
 
@@ -53,6 +58,7 @@ impl http_body::Body for RequestBody {
             Self::Empty => true,
             Self::Full(_) => false,
             Self::Incoming(incoming) => incoming.is_end_stream(),
+            Self::Passing(body) => body.lock().is_end_stream(),
         }
     }
 
@@ -61,6 +67,7 @@ impl http_body::Body for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Incoming(incoming) => incoming.size_hint(),
+            Self::Passing(body) => body.lock().size_hint(),
         }
     }
 }
@@ -96,6 +103,9 @@ pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> R
         RequestBody::Full(bytes) => Ok(bytes),
         RequestBody::Incoming(incoming) if incoming.is_end_stream() => Ok(Bytes::new()),
         RequestBody::Incoming(incoming) => tokio::time::timeout(patience, collect(incoming, limit))
+            .await
+            .unwrap_or(Err(ReadBodyError::Timeout)),
+        RequestBody::Passing(body) => tokio::time::timeout(patience, collect(body.into_inner(), limit))
             .await
             .unwrap_or(Err(ReadBodyError::Timeout)),
     }

@@ -713,6 +713,10 @@ impl SideWrites for Directory {
                 ttl: None,
             });
         }
+        // How far it came the last time says nothing of this one: it is not whole before it was copied again.
+        if state.state == State::Arriving && wanted_state(old) != State::Arriving {
+            side.writes.push(Write::Delete { key: arrival_key(id) });
+        }
         let (before, after) = (addresses(old), addresses(new));
         self.own_hosts.check(after.iter().filter(|key| !before.contains(key)))?;
         for key in before.iter().filter(|key| !after.contains(key)) {

@@ -47,7 +47,7 @@ pub static PLANES: Resource = Resource {
     subresources: &[
         Subresource {
             name: "arrive",
-            verbs: &["create"],
+            verbs: &["create", "get"],
             kind: None,
         },
         Subresource {
@@ -139,9 +139,15 @@ impl Strategy for Planes {
     fn validate(&self, _ctx: &WriteContext<'_>, plane: &Value) -> ErrorList {
         let mut errors = reserved_name(plane);
         errors.extend(validate_spec(plane));
-        if matches!(object::string(plane, &["spec", "state"]), "Moving" | "Moved") {
-            let path = Path::new("spec").child("state");
-            errors.push(Error::forbidden(&path, "a new plane is not on its way elsewhere"));
+        // One that only says where the plane of its name is may be made: it has nothing to pass on.
+        let refuses = object::string(plane, &["spec", "movedTo", "requests"]) == "Refuse";
+        match object::string(plane, &["spec", "state"]) {
+            "Moved" if refuses => {}
+            "Moving" | "Moved" => {
+                let path = Path::new("spec").child("state");
+                errors.push(Error::forbidden(&path, "a new plane is not on its way elsewhere"));
+            }
+            _ => {}
         }
         errors
     }

@@ -1,4 +1,4 @@
-//! Receiving a plane from another server: one whole copy, any number of changes after it, and opening.
+//! Receiving a plane from another server: one whole copy, and any number of changes after it.
 //!
 //! How far it has come is a record that changes with what was received, so that whatever is sent again, after a crash of
 //! either side, is taken once. Nobody sees the plane before it is open; from then on its objects are shown with the
@@ -9,49 +9,48 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use mica_machinery::object;
 use mica_store::{AdvanceError, CommitError, Compare, FARTHEST, Key, RangeQuery, Revision, Txn, Write};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::fill::{adopt_layer, answer, change, check_base, key_of, layer_key, object_in, put_all, writes};
+use super::fill::{adopt_layer, check_base, key_of, layer_key, object_in, put_all, writes};
 use super::format::{End, Header, Item, Reader, WITH_REVISIONS, damaged};
 use super::{PAGE, detached, opened};
 use crate::authz::Grant;
 use crate::error::ApiError;
 use crate::http::Body;
-use crate::options::parse_version;
 use crate::plane::birth::BirthRecord;
 use crate::plane::directory::arrival_key;
-use crate::plane::{Arrival, Plane, State, Versions};
+use crate::plane::{Plane, State, Versions};
+use crate::request::Verb;
 use crate::serve::{Call, Server, respond};
 use crate::stored;
 
 /// An opened plane begins this far beyond what its old server had reached, which goes on showing ever greater revisions until
 /// everybody has heard that the plane is gone: half an hour of ten thousand writes a second.
-const MARGIN: u64 = 1 << 24;
+pub(super) const MARGIN: u64 = 1 << 24;
 /// Changes written together at most, and their bytes beyond the first.
 const BATCH: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
 
 /// How far a plane that arrives has come.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Progress {
+pub(super) struct Progress {
     /// The sender's revision of the whole copy.
-    copied: Revision,
+    pub(super) copied: Revision,
     /// This store's revision when the copy was whole; none while it is not.
-    copied_at: Option<Revision>,
+    pub(super) copied_at: Option<Revision>,
     /// Everything up to this revision of the sender is here.
-    reached: Revision,
-    versions: Versions,
+    pub(super) reached: Revision,
+    pub(super) versions: Versions,
 }
 
 /// A plane that arrives.
-struct Arriving {
+pub(super) struct Arriving {
     server: Arc<Server>,
-    plane: Arc<Plane>,
+    pub(super) plane: Arc<Plane>,
     key: Key,
-    progress: Option<Progress>,
+    pub(super) progress: Option<Progress>,
     /// The revision of the record that says so; what is received compares it, so that of two senders one is refused.
     at: Option<Revision>,
 }
@@ -61,7 +60,7 @@ fn json_bytes(value: &impl Serialize) -> Bytes {
 }
 
 /// What a sender hears who is not the only one, or whose plane has changed.
-fn interrupted(plane: &Plane) -> ApiError {
+pub(super) fn interrupted(plane: &Plane) -> ApiError {
     let message = format!(
         "control plane \"{}\" was opened, deleted or sent by another meanwhile: look at it and send again",
         plane.name
@@ -69,8 +68,11 @@ fn interrupted(plane: &Plane) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "Conflict", message)
 }
 
-/// Takes a copy or changes, and answers with the sender's revision that was reached.
+/// Takes a copy or changes, and answers with the sender's revision that was reached. A GET only says which that is.
 pub(crate) async fn arrive(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
+    if grant.verb == Verb::Get {
+        return Ok(Arriving::find(call.server, grant).await?.answer(0));
+    }
     let mut reader = Reader::new(call.stream.take().unwrap_or_default());
     let mut arriving = Arriving::find(call.server, grant).await?;
     let header = reader.header().await?;
@@ -85,16 +87,13 @@ pub(crate) async fn arrive(call: &mut Call<'_>, grant: &Grant) -> Result<Respons
             None => arriving.copy(header, &mut reader).await?,
             Some(since) => arriving.follow(&header, since, &mut reader).await?,
         };
-        let answer = json!({"kind": "PlaneArrival", "apiVersion": "mica.dev/v1alpha1",
-            "revision": arriving.reached().to_string(), "received": received});
-        let body = Body::full(answer.to_string());
-        Ok(respond(StatusCode::OK, "application/json", body))
+        Ok(arriving.answer(received))
     })
     .await
 }
 
 impl Arriving {
-    async fn find(server: &Arc<Server>, grant: &Grant) -> Result<Self, ApiError> {
+    pub(super) async fn find(server: &Arc<Server>, grant: &Grant) -> Result<Self, ApiError> {
         let name = grant.target.object();
         // Not what may be cached: it may just have been made, on another server.
         server.directory.forget(name);
@@ -118,6 +117,15 @@ impl Arriving {
         })
     }
 
+    /// How far the plane has come. A copy that is not whole has come nowhere.
+    fn answer(&self, received: u64) -> Response<Body> {
+        let whole = self.progress.is_some_and(|progress| progress.copied_at.is_some());
+        let revision = if whole { self.reached() } else { Revision(0) };
+        let answer = json!({"kind": "PlaneArrival", "apiVersion": "mica.dev/v1alpha1",
+            "revision": revision.to_string(), "received": received});
+        respond(StatusCode::OK, "application/json", Body::full(answer.to_string()))
+    }
+
     fn reached(&self) -> Revision {
         self.progress.map_or(Revision(0), |progress| progress.reached)
     }
@@ -131,7 +139,7 @@ impl Arriving {
     }
 
     /// Writes, if the plane still arrives and nobody else sends.
-    async fn commit(&mut self, mut writes: Vec<Write>, progress: Progress) -> Result<(), ApiError> {
+    pub(super) async fn commit(&mut self, mut writes: Vec<Write>, progress: Progress) -> Result<(), ApiError> {
         writes.push(Write::Put {
             key: self.key.clone(),
             value: json_bytes(&progress),
@@ -149,7 +157,7 @@ impl Arriving {
     }
 
     /// Makes this store's revisions greater than the sender's, if it can.
-    async fn advance(&self, to: Revision) -> Result<Versions, ApiError> {
+    pub(super) async fn advance(&self, to: Revision) -> Result<Versions, ApiError> {
         match self.server.store.advance(to).await {
             Ok(_) => Ok(Versions::Kept),
             Err(AdvanceError::Unsupported) => Ok(Versions::New),
@@ -249,7 +257,7 @@ impl Arriving {
     }
 
     /// Gives the plane this birth, and looks at it again.
-    async fn adopt(&mut self, birth: BirthRecord) -> Result<(), ApiError> {
+    pub(super) async fn adopt(&mut self, birth: BirthRecord) -> Result<(), ApiError> {
         let directory = &self.server.directory;
         directory.adopt_birth(&self.plane, birth).await?;
         let plane = directory.by_name(&self.plane.name).await?;
@@ -405,54 +413,4 @@ impl Batch {
     fn is_full(&self) -> bool {
         self.writes.len() >= BATCH || self.bytes >= BATCH_BYTES
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OpenRequest {
-    /// The newest revision that the old server is known to have shown.
-    revision: String,
-}
-
-/// Opens a plane that has arrived: from now on it is here. Doing it again does nothing.
-pub(crate) async fn open(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-    let request: OpenRequest = match call.body.is_empty() {
-        true => OpenRequest::default(),
-        false => serde_json::from_slice(&call.body)
-            .map_err(|error| ApiError::bad_request(format!("the body cannot be read: {error}")))?,
-    };
-    let shown = parse_version(&request.revision).map_err(|_| ApiError::bad_request("revision must be a revision"))?;
-    let (server, name) = (call.server, grant.target.object());
-    server.directory.forget(name);
-    let plane = server.directory.by_name(name).await?;
-    if plane.state != State::Arriving && plane.arrival.is_some() {
-        let stored = server.registry.get(grant, "").await?;
-        return answer(grant, &stored, StatusCode::OK);
-    }
-    let mut arriving = Arriving::find(server, grant).await?;
-    let whole = arriving
-        .progress
-        .and_then(|progress| Some((progress, progress.copied_at?)));
-    let Some((progress, copied_at)) = whole else {
-        let why = "it is not whole: send a copy of it first";
-        return Err(ApiError::conflict(&grant.target.served.name, name, why));
-    };
-    let beyond = progress.reached.max(shown.unwrap_or_default()).0.saturating_add(MARGIN);
-    if progress.versions == Versions::Kept {
-        arriving.advance(Revision(beyond)).await?;
-    }
-    let opened = server.store.status().await?.revision;
-    let birth = server.directory.birth_record(arriving.plane.id).await?;
-    let arrival = Arrival {
-        copied: progress.copied,
-        copied_at,
-        reached: progress.reached,
-        opened,
-        versions: progress.versions,
-    };
-    arriving.adopt(birth.arrived(arrival)).await?;
-    let activate = |plane: &mut Value| object::set(plane, &["spec", "state"], "Active");
-    let written = change(server, grant, &activate).await?;
-    server.directory.forget(name);
-    answer(grant, &written.stored, StatusCode::CREATED)
 }

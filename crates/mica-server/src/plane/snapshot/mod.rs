@@ -8,6 +8,7 @@ mod arrive;
 mod delta;
 mod fill;
 mod format;
+mod open;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,9 +29,10 @@ use crate::registry::owner::is_internal;
 use crate::seal::{self, Sealing};
 use crate::serve::{Call, respond};
 use crate::stored::{self, Content};
-pub(crate) use arrive::{arrive, open};
+pub(crate) use arrive::arrive;
 use fill::Filling;
 use format::{CONTENT_TYPE, Header, Item, PLAIN, Reader, WITH_REVISIONS, Writer, damaged};
+pub(crate) use open::open;
 
 /// Records read at once.
 const PAGE: usize = 500;
