@@ -134,7 +134,7 @@ pub enum Step {
     /// The target gets a plane that arrives.
     Receive(Mode),
     /// The courier copies to the target, or sends what changed.
-    Carry(Mode),
+    Carry(Mode, Load),
     /// Fence, last changes, comparison, opening of the target, and the switch.
     Switch(Mode),
     /// A fenced plane whose other half is open says where that is.
@@ -155,6 +155,12 @@ pub enum Step {
     Mark,
     /// The server of its own is not needed; what happens to its data.
     Retire(Keep),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    Everything,
+    Changes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,7 +202,21 @@ pub fn plan(seen: &Seen, wanted: Wanted, now: Now) -> Decision {
             }
         }
     };
+    let step = match now.retry {
+        Retry::Later if may_wait(seen, &step) => Step::Wait("it is tried again in a while".to_owned()),
+        _ => step,
+    };
     Decision { lives, step }
+}
+
+/// Whether nobody is kept waiting if a step that failed is tried later.
+fn may_wait(seen: &Seen, step: &Step) -> bool {
+    let fenced = seen.shared == Side::Moving || seen.dedicated == Side::Moving;
+    let begins = matches!(
+        step,
+        Step::Provision | Step::Receive(_) | Step::Carry(..) | Step::Switch(_) | Step::Mark | Step::Retire(_)
+    );
+    begins && !fenced
 }
 
 enum Home {
@@ -327,10 +347,9 @@ fn go(seen: &Seen, from: Mode, now: Now) -> Step {
             PLANE_OCCUPIED,
             format!("the server that it is to go to has another plane of its name, {holder}"),
         ),
-        (_, Side::Arriving(_)) if now.carried == Carried::Running => Step::Carry(to),
-        (_, _) if now.retry == Retry::Later => Step::Wait("it is tried again in a while".to_owned()),
         (_, Side::Arriving(Some(_))) if now.carried == Carried::Caught => Step::Switch(to),
-        (_, Side::Arriving(_)) => Step::Carry(to),
+        (_, Side::Arriving(Some(_))) => Step::Carry(to, Load::Changes),
+        (_, Side::Arriving(None)) => Step::Carry(to, Load::Everything),
         (_, _) => Step::Receive(to),
     }
 }

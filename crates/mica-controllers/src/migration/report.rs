@@ -3,9 +3,8 @@
 
 use mica_api::control_plane::{Migration, MigrationStep, Mode, condition, reason};
 
-use super::plan::{Decision, Lives, Step, Wanted};
+use super::plan::{Decision, Lives, Load, Step, Wanted};
 use crate::condition::Change;
-use crate::event::{Severity, Told};
 
 /// What was reported, what was decided, and what is known beside.
 pub struct Facts<'a> {
@@ -31,7 +30,15 @@ pub struct Trouble {
 pub struct Report {
     pub migration: Option<Migration>,
     pub condition: Option<Change>,
-    pub told: Vec<Told>,
+    /// Events: their reasons and messages.
+    pub told: Vec<(String, String)>,
+}
+
+impl Report {
+    /// How far the migration is.
+    pub fn step(&self) -> Option<MigrationStep> {
+        self.migration.as_ref().map(|migration| migration.step)
+    }
 }
 
 pub fn is_over(step: MigrationStep) -> bool {
@@ -59,7 +66,7 @@ fn migration(facts: &Facts<'_>) -> Option<Migration> {
         (_, _, None) => return facts.before.cloned(),
     };
     let same = under_way.filter(|before| (before.from, before.to) == (from, to));
-    let step = step(facts, same.map(|before| before.step), from, to);
+    let step = step(facts, same.map(|before| before.step), to);
     let since = same
         .filter(|before| before.step == step)
         .and_then(|before| before.step_started_at.clone());
@@ -75,17 +82,16 @@ fn migration(facts: &Facts<'_>) -> Option<Migration> {
 }
 
 /// How far it is. What is decided next says it; where nothing does, it is as far as it was.
-fn step(facts: &Facts<'_>, before: Option<MigrationStep>, from: Mode, to: Mode) -> MigrationStep {
+fn step(facts: &Facts<'_>, before: Option<MigrationStep>, to: Mode) -> MigrationStep {
     let before = before.unwrap_or(MigrationStep::Provisioning);
     let arrived = facts.decision.lives == Lives::At(to);
     match &facts.decision.step {
         Step::Settled if arrived => MigrationStep::Completed,
-        Step::Settled if facts.decision.lives == Lives::At(from) => MigrationStep::Cancelled,
-        // Its ControlPlane goes, and nothing was made yet.
         Step::Settled => MigrationStep::Cancelled,
         Step::Provision => MigrationStep::Provisioning,
         Step::Receive(_) => MigrationStep::Copying,
-        Step::Carry(_) => before.max(MigrationStep::Copying).min(MigrationStep::CatchingUp),
+        Step::Carry(_, Load::Everything) => MigrationStep::Copying,
+        Step::Carry(_, Load::Changes) => MigrationStep::CatchingUp,
         Step::Switch(_) | Step::Forward(_) => MigrationStep::Switching,
         Step::Redirect(_) | Step::Drain | Step::Refuse(_) if arrived => MigrationStep::Draining,
         Step::Remove(_) | Step::Mark | Step::Retire(_) if arrived => MigrationStep::Decommissioning,
@@ -131,22 +137,18 @@ fn condition(facts: &Facts<'_>, migration: &Migration) -> Change {
     Change::new(condition::MIGRATED, status, reason, &migration.message)
 }
 
-fn told(migration: &Migration) -> Told {
-    let (kind, reason) = match migration.step {
-        MigrationStep::Provisioning => (Severity::Normal, "MigrationStarted"),
-        MigrationStep::Copying => (Severity::Normal, "MigrationCopying"),
-        MigrationStep::CatchingUp => (Severity::Normal, "MigrationCatchingUp"),
-        MigrationStep::Switching => (Severity::Normal, "MigrationSwitching"),
-        MigrationStep::Draining => (Severity::Normal, "MigrationSwitched"),
-        MigrationStep::Decommissioning => (Severity::Normal, "MigrationDrained"),
-        MigrationStep::Completed => (Severity::Normal, "MigrationCompleted"),
-        MigrationStep::Cancelled => (Severity::Warning, "MigrationCancelled"),
+fn told(migration: &Migration) -> (String, String) {
+    let reason = match migration.step {
+        MigrationStep::Provisioning => "MigrationStarted",
+        MigrationStep::Copying => "MigrationCopying",
+        MigrationStep::CatchingUp => "MigrationCatchingUp",
+        MigrationStep::Switching => "MigrationSwitching",
+        MigrationStep::Draining => "MigrationSwitched",
+        MigrationStep::Decommissioning => "MigrationDrained",
+        MigrationStep::Completed => "MigrationCompleted",
+        MigrationStep::Cancelled => "MigrationCancelled",
     };
-    Told {
-        kind,
-        reason: reason.to_owned(),
-        message: migration.message.clone(),
-    }
+    (reason.to_owned(), migration.message.clone())
 }
 
 #[cfg(test)]
@@ -187,7 +189,8 @@ mod tests {
             (here.clone(), Step::Provision),
             (here.clone(), Step::Wait("starts".to_owned())),
             (here.clone(), Step::Receive(Mode::Dedicated)),
-            (here.clone(), Step::Carry(Mode::Dedicated)),
+            (here.clone(), Step::Carry(Mode::Dedicated, Load::Everything)),
+            (here.clone(), Step::Carry(Mode::Dedicated, Load::Changes)),
             (Lives::Unknown, Step::Switch(Mode::Dedicated)),
             (there.clone(), Step::Drain),
             (there.clone(), Step::Drain),
@@ -199,17 +202,18 @@ mod tests {
         .enumerate()
         {
             let report = told_of(last.as_ref(), lives, step, to, &format!("t{at}"));
-            told.extend(report.told.into_iter().map(|one| one.reason));
+            told.extend(report.told.into_iter().map(|(reason, _)| reason));
             last = report.migration;
         }
         let last = last.unwrap();
         assert_eq!(last.step, MigrationStep::Completed);
-        assert_eq!((last.started_at.as_str(), last.completed_at.as_deref()), ("t0", Some("t8")));
+        assert_eq!((last.started_at.as_str(), last.completed_at.as_deref()), ("t0", Some("t9")));
         assert_eq!(
             told,
             [
                 "MigrationStarted",
                 "MigrationCopying",
+                "MigrationCatchingUp",
                 "MigrationSwitching",
                 "MigrationSwitched",
                 "MigrationDrained",

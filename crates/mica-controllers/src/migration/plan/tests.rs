@@ -99,7 +99,7 @@ impl Model {
                 next.data[at(to)] = 0;
                 vec![next]
             }
-            Step::Carry(to) => vec![self.copied(to)],
+            Step::Carry(to, _) => vec![self.copied(to)],
             Step::Switch(to) => {
                 let from = other(to);
                 let fenced = self.set(from, Side::Moving);
@@ -244,8 +244,8 @@ fn each_point_of_a_migration_leads_on_is_given_up_or_ended() {
     for (shared, there, on, up) in [
         (Active, Nowhere, Step::Provision, Step::Settled),
         (Active, Absent, Step::Receive(dedicated), Step::Retire(Keep::Nothing)),
-        (Active, Arriving(None), Step::Carry(dedicated), Step::Drop(dedicated)),
-        (Active, Arriving(Some(9)), Step::Carry(dedicated), Step::Drop(dedicated)),
+        (Active, Arriving(None), Step::Carry(dedicated, Load::Everything), Step::Drop(dedicated)),
+        (Active, Arriving(Some(9)), Step::Carry(dedicated, Load::Changes), Step::Drop(dedicated)),
         (Moving, Arriving(Some(9)), Step::Switch(dedicated), Step::Drop(dedicated)),
         (Moving, Arriving(None), Step::Drop(dedicated), Step::Drop(dedicated)),
         (Moving, Absent, Step::Unfence(Mode::Virtual), Step::Unfence(Mode::Virtual)),

@@ -3,6 +3,7 @@
 mod abort;
 mod away;
 mod hostile;
+mod receiver;
 mod steps;
 mod watch;
 
@@ -34,7 +35,10 @@ impl Move {
     }
 
     async fn between(old: Arc<dyn Store>, new: Arc<dyn Store>, directory: tempfile::TempDir) -> Self {
-        let (old, new) = (World::on(old).await, World::on(new).await);
+        Self::of(World::on(old).await, World::on(new).await, directory).await
+    }
+
+    async fn of(old: World, new: World, directory: tempfile::TempDir) -> Self {
         let (from, to) = (old.root().await, new.root().await);
         from.create_plane("p").await;
         let mut arriving = plane("p");
