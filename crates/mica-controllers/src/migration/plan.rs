@@ -8,7 +8,7 @@
 use mica_api::control_plane::Mode;
 
 /// What a server says of the plane.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Side {
     /// There is no server, and none was asked for.
     Nowhere,
@@ -29,27 +29,27 @@ pub enum Side {
 }
 
 /// What a plane that has moved does with requests.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {
     pub requests: Requests,
     pub leads: Leads,
     pub holds: Holds,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requests {
     Pass,
     Refuse,
 }
 
 /// Whether the address that it names is the one where the plane is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leads {
     There,
     Elsewhere,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
     /// What the plane was when it moved.
     Data,
@@ -73,7 +73,7 @@ impl Seen {
 }
 
 /// Where the plane is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     At(Mode),
     /// Its ControlPlane is deleted: what a migration began is to be ended first.

@@ -89,22 +89,20 @@ async fn a_copy_that_differs_is_never_switched_to_and_is_made_again() {
     here.furnish().await;
     world.own.tampers.store(true, Ordering::Relaxed);
     world.want(TO);
-    for _ in 0..2 {
-        let progress = world
-            .until("found to differ", |progress| {
-                let condition = progress.report.condition.as_ref();
-                condition.is_some_and(|condition| condition.reason == "DigestsDiffer")
-            })
-            .await;
+    let differs = |standing: &super::Standing| {
+        let condition = standing.report.condition.as_ref();
+        condition.is_some_and(|condition| condition.reason == "DigestsDiffer")
+    };
+    for round in 0..2 {
+        let progress = world.until("found to differ", differs).await;
         assert!(matches!(progress.residence, Residence::At { mode: Mode::Virtual, .. }));
         let condition = progress.report.condition.unwrap();
         assert!(condition.message.contains("is made again"), "{}", condition.message);
         // Writes go on, and the copy is gone.
         let left = world.left().await.unwrap();
         assert_eq!(left["spec"]["state"], "Active");
-        let name = format!("between-{}", left["metadata"]["resourceVersion"]).replace('"', "");
-        here.map(&name).await.unwrap();
-        world.until("tried again", |_| world.step() >= Some(MigrationStep::CatchingUp)).await;
+        here.map(&format!("between-{round}")).await.unwrap();
+        world.until("tried again", |standing| !differs(standing)).await;
     }
     world.own.tampers.store(false, Ordering::Relaxed);
     let before = here.content().await;
