@@ -24,7 +24,7 @@ mod inputs;
 mod kinds;
 mod membership;
 mod meta;
-pub mod migration;
+mod migration;
 mod namespace;
 mod organization;
 mod place;

@@ -33,6 +33,7 @@ use crate::follow::Listener;
 use crate::follow::whole::Stream;
 use crate::kinds::Catalog;
 use crate::meta::{Notice, Object, Seen, What};
+use crate::migration::Migrations;
 use crate::place::Place;
 use crate::select::Name;
 use addon::Library;
@@ -54,6 +55,7 @@ pub struct ControlPlanes {
     /// What the planes of the shared server serve.
     catalog: Catalog,
     library: Library,
+    migrations: Migrations,
     waker: Waker,
 }
 
@@ -67,6 +69,7 @@ impl ControlPlanes {
         Self {
             catalog: Catalog::new(settings.home.api.clone()),
             library: Library::new(api.clone(), settings.addons.clone()),
+            migrations: Migrations::new(settings.home.clone(), settings.providers.clone()),
             api,
             settings,
             waker: Waker {
@@ -187,11 +190,9 @@ impl Controller for ControlPlanes {
         };
         let planes = Stream::root(api.clone()).labelled(NAME_LABEL);
         let inside = Stream::planes(api.clone()).labelled(MANAGED_LABEL);
-        let providers = self
-            .settings
-            .providers
-            .iter()
-            .map(|provider| self.hear_provider(provider));
+        let changes = self.settings.providers.iter().map(|provider| provider.changes());
+        let changes = changes.chain([self.migrations.changes()]);
+        let providers = changes.map(|changes| self.hear_changes(changes));
         let providers = futures::future::join_all(providers);
         tokio::join!(planes.follow(&listener), inside.follow(&listener), providers);
     }

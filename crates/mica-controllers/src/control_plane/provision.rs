@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mica_api::control_plane::{Mode, condition, management_namespace, reason};
+use mica_api::control_plane::{DRAIN_ANNOTATION, Mode, SERVER_ANNOTATION, condition, management_namespace, reason};
+use mica_machinery::duration::parse_go;
 use serde_json::Value;
 
 use super::plan::plane::{self, Holder, Step};
@@ -13,125 +14,128 @@ use super::plan::status::Report;
 use super::plan::{Observed, Problem, text};
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Refusal};
-use crate::dedicated::{DEFAULT_KIND, Provider, Provisioned, Refused, Wanted};
-use crate::migration::{self, Move};
+use crate::dedicated::{DEFAULT_KIND, Wanted as Server};
+use crate::migration::plan::Wanted;
+use crate::migration::{Case, Owner, Residence, Rest, Standing};
 use crate::place::{self, Place};
 
 /// Where a control plane lives.
 pub struct Settled {
-    pub home: Home,
+    /// The server that it is on; none while that cannot be known, or must not be touched.
+    pub home: Option<Home>,
     /// When to look again, if it is on its way elsewhere.
     pub again: Option<Duration>,
 }
 
-/// A server of a control plane's own.
-enum Own {
-    Running { home: Home, version: String },
-    Pending(String),
-    None,
-}
-
-impl Refused {
-    fn into_refusal(self) -> Refusal {
-        Refusal::Elsewhere(self.to_string())
-    }
-}
-
 impl ControlPlanes {
-    /// Finds where the plane is, and takes it on if it is to be elsewhere. `None`: it cannot be anywhere yet.
-    pub(super) async fn settle(&self, at: &Observed, report: &mut Report) -> Result<Option<Settled>, Refusal> {
-        let own = match at.spec.mode {
-            Mode::Dedicated => match self.provisioned(at).await? {
-                Ok(own) => own,
+    /// Finds where the plane is, and takes it on if it is to be elsewhere.
+    pub(super) async fn settle(&self, at: &Observed, report: &mut Report) -> Result<Settled, Refusal> {
+        let server = match at.spec.mode {
+            Mode::Dedicated => match self.server(at).await? {
+                Ok(server) => server,
                 Err(problem) => {
                     report.fail(condition::PROVISIONED, &problem);
-                    return Ok(None);
+                    return Ok(Settled {
+                        home: None,
+                        again: None,
+                    });
                 }
             },
-            Mode::Virtual => self.own_server(at).await?,
+            // Where nobody runs servers, all are where they belong.
+            Mode::Virtual if self.settings.providers.is_empty() => {
+                return Ok(Settled {
+                    home: Some(self.settings.home.clone()),
+                    again: None,
+                });
+            }
+            Mode::Virtual => any_server(at),
         };
-        let (dedicated, version) = match &own {
-            Own::Running { home, version } => (Some(home), Some(version.clone())),
-            Own::Pending(_) | Own::None => (None, None),
-        };
-        // Most are where they belong and never were elsewhere: nobody else has to be asked.
-        if at.spec.mode == Mode::Virtual && matches!(own, Own::None) {
-            return Ok(Some(Settled {
-                home: self.settings.home.clone(),
-                again: None,
-            }));
-        }
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let progress = migration::advance(&Move {
-            name: at.name(),
-            uid: at.uid(),
-            cluster_path: at.cluster_path(),
-            wanted: at.spec.mode,
-            shared: &self.settings.home,
-            dedicated,
-            reported: at.status.migration.as_ref(),
-            now: &now,
-        })
-        .await?;
-        report.migration = progress.report;
-        report.told.extend(progress.told);
-        if let Some(change) = progress.condition {
+        let standing = self.stand(at, Wanted::At(at.spec.mode), &server).await?;
+        report.migration = standing.report.migration;
+        report.told.extend(standing.report.told);
+        if let Some(change) = standing.report.condition {
             report.set(change);
         }
-        let home = match progress.residence {
-            Mode::Virtual => self.settings.home.clone(),
-            Mode::Dedicated => match (dedicated, own_message(&own)) {
-                (Some(home), _) => {
-                    report.version = version;
-                    home.clone()
-                }
-                (None, message) => {
-                    report.fail(condition::PROVISIONED, &Problem::new(reason::PROVISIONING, message));
-                    return Ok(None);
-                }
-            },
+        let home = match standing.residence {
+            Residence::At { home, version, .. } => {
+                // What a server ran that it had once says nothing of the shared one.
+                let was = Some(String::new()).filter(|_| !at.status.version.is_empty());
+                report.version = version.or(was);
+                Some(home)
+            }
+            Residence::Held { reason, message } => {
+                report.fail(condition::PROVISIONED, &Problem::new(reason, message));
+                None
+            }
+            Residence::Nowhere => None,
         };
-        Ok(Some(Settled {
-            home,
-            again: progress.again,
+        let again = match standing.rest {
+            Rest::Settled => None,
+            Rest::After(time) => Some(time),
+        };
+        Ok(Settled { home, again })
+    }
+
+    /// Looks at both servers, and takes the next steps of a migration if there is one.
+    pub(super) async fn stand(&self, at: &Observed, wanted: Wanted, server: &Server) -> Result<Standing, Refusal> {
+        let owner = |plane: &Value, _: Mode| match plane::is_of(plane, at.uid()) {
+            true => Owner::Us,
+            false => Owner::Other(plane::holder(plane)),
+        };
+        let new = |_: Mode| plane::new(at);
+        let said = at.annotation(DRAIN_ANNOTATION).and_then(|text| parse_go(text).ok());
+        let said = said.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
+        let case = Case {
+            name: at.name(),
+            generation: at.object["metadata"]["generation"].as_i64().unwrap_or_default(),
+            cluster_path: at.cluster_path(),
+            wanted,
+            provider: provider_kind(at),
+            server,
+            owner: &owner,
+            plane: &new,
+            reported: at.status.migration.as_ref(),
+            published: self.published(at),
+            drain: said.map_or(self.settings.drain, Duration::from_nanos),
+            now: jiff::Timestamp::now(),
+        };
+        self.migrations.advance(&case).await
+    }
+
+    /// Whose addresses and credentials clients have.
+    fn published(&self, at: &Observed) -> Option<Mode> {
+        let secret = at.secret.as_ref()?;
+        let server = secret["metadata"]["annotations"][SERVER_ANNOTATION].as_str()?;
+        Some(match server == self.settings.home.url {
+            true => Mode::Virtual,
+            false => Mode::Dedicated,
+        })
+    }
+
+    /// The server that a dedicated control plane is to have.
+    async fn server(&self, at: &Observed) -> Result<Result<Server, Problem>, Refusal> {
+        if let Err(problem) = self.provider(at) {
+            return Ok(Err(problem));
+        }
+        let dedicated = at.spec.dedicated.clone().unwrap_or_default();
+        Ok(self.parameters(at).await?.map(|parameters| Server {
+            version: dedicated.version.filter(|version| !version.is_empty()),
+            parameters,
+            trusts: self.settings.home.ca.clone(),
+            ..any_server(at)
         }))
     }
 
-    /// Has the server of a dedicated control plane started.
-    async fn provisioned(&self, at: &Observed) -> Result<Result<Own, Problem>, Refusal> {
-        let provider = match self.provider(at) {
-            Ok(provider) => provider,
-            Err(problem) => return Ok(Err(problem)),
-        };
-        let dedicated = at.spec.dedicated.clone().unwrap_or_default();
-        let wanted = Wanted {
-            name: at.name().to_owned(),
-            cluster_path: at.cluster_path().to_owned(),
-            version: dedicated.version.filter(|version| !version.is_empty()),
-            parameters: match self.parameters(at).await? {
-                Ok(parameters) => parameters,
-                Err(problem) => return Ok(Err(problem)),
-            },
-            trusts: self.settings.home.ca.clone(),
-        };
-        match provider.provision(&wanted).await {
-            Ok(provisioned) => Ok(Ok(provisioned.into())),
-            Err(Refused::Unacceptable { reason, message }) => Ok(Err(Problem::new(reason, message))),
-            Err(refused @ Refused::Failed { .. }) => Err(refused.into_refusal()),
-        }
-    }
-
-    /// Who runs the server of a dedicated control plane.
-    fn provider(&self, at: &Observed) -> Result<&dyn Provider, Problem> {
+    /// Whether there is somebody who runs the server of a dedicated control plane.
+    fn provider(&self, at: &Observed) -> Result<(), Problem> {
         let known: Vec<&str> = self.settings.providers.iter().map(|provider| provider.kind()).collect();
         if known.is_empty() {
             let message = "mode Dedicated needs somebody who runs servers, and none is configured here";
             return Err(Problem::new(reason::MODE_NOT_SUPPORTED, message));
         }
-        let named = at.spec.dedicated.as_ref().and_then(|said| said.provider_ref.as_ref());
-        let kind = named.map_or(DEFAULT_KIND, |named| named.kind.as_str());
+        let kind = provider_kind(at);
         match self.settings.provider(kind) {
-            Some(provider) => Ok(&**provider),
+            Some(_) => Ok(()),
             None => Err(Problem::new(
                 reason::PROVIDER_NOT_FOUND,
                 format!(
@@ -140,16 +144,6 @@ impl ControlPlanes {
                 ),
             )),
         }
-    }
-
-    /// A server of its own that a control plane has already, whoever runs it.
-    async fn own_server(&self, at: &Observed) -> Result<Own, Refusal> {
-        for provider in &self.settings.providers {
-            if let Some(found) = provider.find(at.name()).await.map_err(Refused::into_refusal)? {
-                return Ok(found.into());
-            }
-        }
-        Ok(Own::None)
     }
 
     /// What the provider is to know: the data of a ConfigMap or a Secret of the management namespace.
@@ -266,18 +260,19 @@ impl ControlPlanes {
     }
 }
 
-impl From<Provisioned> for Own {
-    fn from(provisioned: Provisioned) -> Self {
-        match provisioned {
-            Provisioned::Pending { message } => Self::Pending(message),
-            Provisioned::Running { home, version } => Self::Running { home, version },
-        }
-    }
+/// The kind of who runs servers for it.
+fn provider_kind(at: &Observed) -> &str {
+    let named = at.spec.dedicated.as_ref().and_then(|said| said.provider_ref.as_ref());
+    named.map_or(DEFAULT_KIND, |named| named.kind.as_str())
 }
 
-fn own_message(own: &Own) -> &str {
-    match own {
-        Own::Pending(message) => message,
-        Own::Running { .. } | Own::None => "its server is not there yet",
+/// A server of which nothing is asked but that it is this one's.
+pub fn any_server(at: &Observed) -> Server {
+    Server {
+        name: at.name().to_owned(),
+        cluster_path: at.cluster_path().to_owned(),
+        version: None,
+        parameters: BTreeMap::new(),
+        trusts: None,
     }
 }

@@ -63,10 +63,14 @@ impl ControlPlanes {
             report.fail(condition::CREDENTIALS_READY, &problem);
             return Ok(None);
         }
-        let Some(settled) = self.settle(at, report).await? else {
-            return Ok(None);
+        let settled = self.settle(at, report).await?;
+        let Some(home) = &settled.home else {
+            return Ok(settled.again);
         };
-        let home = &settled.home;
+        let settled = Box::pin(self.settle(at, report)).await?;
+        let Some(home) = &settled.home else {
+            return Ok(settled.again);
+        };
         if !Box::pin(self.plane(at, home, report)).await? {
             return Ok(settled.again);
         }

@@ -6,12 +6,15 @@ use serde_json::{Value, json};
 
 use super::plan::status::Report;
 use super::plan::{Observed, Problem, plane, text};
+use super::provision::any_server;
 use super::reconcile::{MANAGER, path};
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Refusal};
 use crate::condition::find;
 use crate::dedicated::{Refused, Retired};
 use crate::event::{self, Severity, Told};
+use crate::migration::Rest;
+use crate::migration::plan::Wanted;
 
 /// How far something is.
 enum Going {
@@ -24,6 +27,13 @@ impl ControlPlanes {
     pub(super) async fn remove(&self, at: &Observed) -> Result<Outcome, Refusal> {
         if !at.is_held() {
             return Ok(Outcome::Done);
+        }
+        // What a migration began is ended first: then one plane is left, or none.
+        if !self.settings.providers.is_empty() {
+            let standing = self.stand(at, Wanted::Gone, &any_server(at)).await?;
+            if let Rest::After(time) = standing.rest {
+                return Ok(Outcome::Again(time));
+            }
         }
         let policy = at.deletion_policy();
         let mut waiting = match self.remove_plane(at, policy).await? {

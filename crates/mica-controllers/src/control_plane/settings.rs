@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Home;
 use crate::dedicated::Provider;
+use crate::migration::DRAIN;
 
 /// How long credentials are good for unless told otherwise.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -23,6 +24,8 @@ pub struct Settings {
     pub addons: Option<PathBuf>,
     /// How long credentials are good for. They are renewed after two thirds of it.
     pub lifetime: Duration,
+    /// How long the old address of a plane that moved passes requests on.
+    pub drain: Duration,
     /// Where the server is, seen from the objects.
     pub server: Whereabouts,
 }
@@ -44,6 +47,7 @@ impl Settings {
             providers: Vec::new(),
             addons: None,
             lifetime: LIFETIME,
+            drain: DRAIN,
             server: Whereabouts::Here,
         }
     }

@@ -1,14 +1,12 @@
 //! Who is to be looked at when something changes that many may be made from. Found by the server's indexes.
 
-use std::sync::Arc;
-
 use mica_api::control_plane::{ADDON_LABEL, ADMIN_NAMESPACE, API_VERSION, CLASSES, CONTROL_PLANES, ENDPOINTS};
 use mica_runtime::queue::{Outcome, Priority};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{ControlPlanes, Home, plan};
 use crate::api::{Absent as _, Refusal};
-use crate::dedicated::Provider;
 use crate::meta::Object;
 use crate::place::{self, Place};
 
@@ -114,9 +112,8 @@ impl ControlPlanes {
         Ok(Outcome::Done)
     }
 
-    /// Hears what becomes of servers of dedicated control planes.
-    pub(super) async fn hear_provider(&self, provider: &Arc<dyn Provider>) {
-        let mut changes = provider.changes();
+    /// Hears what becomes of servers of dedicated control planes, and of those who copy planes.
+    pub(super) async fn hear_changes(&self, mut changes: Receiver<String>) {
         loop {
             match changes.recv().await {
                 Ok(name) => self.waker.wake(&name, Priority::Normal),

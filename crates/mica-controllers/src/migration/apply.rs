@@ -46,7 +46,9 @@ impl Migrations {
             Step::Provision => return self.provision(case).await,
             Step::Receive(to) => self.receive(case, halves, to).await?,
             Step::Carry(to, _) => {
-                let Some(way) = halves.way(case, to) else { return Ok(Done::Look) };
+                let Some(way) = halves.way(case, to) else {
+                    return Ok(Done::Look);
+                };
                 let have = match halves.at(to).side {
                     Side::Arriving(reached) => reached,
                     _ => None,
@@ -207,13 +209,21 @@ impl Migrations {
         way.to.create(&format!("{path}/open"), &body).await?;
         forward(old, &version, new, case.cluster_path, "Pass").await?;
         let waited = fenced.elapsed();
-        tracing::info!(control_plane = case.name, ?waited, "a plane has moved; writes waited for it");
+        tracing::info!(
+            control_plane = case.name,
+            ?waited,
+            "a plane has moved; writes waited for it"
+        );
         self.switched(case.name, waited);
         Ok(())
     }
 
     fn differ(&self, case: &Case<'_>, how: String) {
-        tracing::warn!(control_plane = case.name, how, "a copy of a plane is not what it was copied from");
+        tracing::warn!(
+            control_plane = case.name,
+            how,
+            "a copy of a plane is not what it was copied from"
+        );
         self.couriers.failed(
             case.name,
             Trouble {
@@ -271,7 +281,9 @@ fn difference(old: &Value, new: &Value) -> String {
         Some(resource) => format!(
             "{resource} ({} objects here, {} there)",
             mine.get(resource.as_str()).map_or(&Value::Null, |sum| &sum["objects"]),
-            theirs.get(resource.as_str()).map_or(&Value::Null, |sum| &sum["objects"]),
+            theirs
+                .get(resource.as_str())
+                .map_or(&Value::Null, |sum| &sum["objects"]),
         ),
         None => format!("{} objects here, {} there", old["objects"], new["objects"]),
     }
@@ -279,10 +291,15 @@ fn difference(old: &Value, new: &Value) -> String {
 
 /// Changes a Plane if it is still what was looked at; its version then.
 async fn change(half: &Half, version: &str, path: &str, mut patch: Value) -> Result<String, Refusal> {
-    let Some(home) = &half.home else { return Ok(String::new()) };
+    let Some(home) = &half.home else {
+        return Ok(String::new());
+    };
     patch["metadata"]["resourceVersion"] = version.into();
     let changed = home.api.merge(path, &patch).await?;
-    Ok(changed["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
+    Ok(changed["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 async fn unfence(half: &Half, version: &str, path: &str) -> Result<(), Refusal> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, StreamBody};
 use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, broadcast};
@@ -210,7 +210,9 @@ impl Couriers {
     /// How much was sent.
     pub fn sent(&self, name: &str) -> u64 {
         let memories = self.memories.lock();
-        memories.get(name).map_or(0, |memory| memory.bytes.load(Ordering::Relaxed))
+        memories
+            .get(name)
+            .map_or(0, |memory| memory.bytes.load(Ordering::Relaxed))
     }
 
     /// What was brought has grown old.
@@ -258,7 +260,11 @@ impl Couriers {
 
     /// Ends a courier, and waits until it has: nothing of it comes later.
     pub async fn stop(&self, name: &str) {
-        let courier = self.memories.lock().get_mut(name).and_then(|memory| memory.courier.take());
+        let courier = self
+            .memories
+            .lock()
+            .get_mut(name)
+            .and_then(|memory| memory.courier.take());
         if let Some(courier) = courier {
             courier.abort();
             let _ = courier.await;

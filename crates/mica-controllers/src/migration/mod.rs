@@ -9,7 +9,6 @@ mod apply;
 mod courier;
 pub mod plan;
 pub mod report;
-mod seam;
 mod side;
 
 use std::sync::Arc;
@@ -28,7 +27,6 @@ use apply::Done;
 use courier::{Couriers, Way};
 use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, other};
 use report::{Facts, Report, is_over};
-pub use seam::{Move, Progress, advance};
 use side::Half;
 
 /// How long an old address passes requests on, unless its ControlPlane says otherwise.
@@ -266,7 +264,10 @@ impl Migrations {
                 format!("{} KiB were sent", self.couriers.sent(name) >> 10)
             }
             Step::Drain => match self.waited.lock().iter().rev().find(|(of, _)| of == name) {
-                Some((_, waited)) => format!("the old address passes requests on; writes waited for {} ms", waited.as_millis()),
+                Some((_, waited)) => format!(
+                    "the old address passes requests on; writes waited for {} ms",
+                    waited.as_millis()
+                ),
                 None => String::new(),
             },
             _ => String::new(),
@@ -311,12 +312,10 @@ impl Migrations {
             return match stands {
                 Err(refused) => silent(refused.to_string()),
                 Ok(Provisioned::Pending { message }) => silent(message),
-                Ok(Provisioned::Running { home, version }) => {
-                    match Half::look(case, &home, Mode::Dedicated).await {
-                        Ok(half) => (half, Some(version)),
-                        Err(refusal) => silent(format!("the server of its own does not answer: {refusal}")),
-                    }
-                }
+                Ok(Provisioned::Running { home, version }) => match Half::look(case, &home, Mode::Dedicated).await {
+                    Ok(half) => (half, Some(version)),
+                    Err(refusal) => silent(format!("the server of its own does not answer: {refusal}")),
+                },
             };
         }
         (Half::without(Side::Nowhere), None)

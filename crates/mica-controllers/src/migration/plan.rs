@@ -186,6 +186,12 @@ pub fn other(mode: Mode) -> Mode {
 
 pub fn plan(seen: &Seen, wanted: Wanted, now: Now) -> Decision {
     let (lives, step) = match home(seen) {
+        // Nobody has to be asked about what goes with whatever is there.
+        _ if wanted == Wanted::Gone && is_going(seen) => (Lives::Nowhere, Step::Settled),
+        Home::Ask if wanted == Wanted::Gone && seen.shared != Side::Moving => {
+            let why = "the plane has moved to a server that is not there".to_owned();
+            (Lives::Unknown, unclear(seen, wanted, why))
+        }
         Home::Ask => (Lives::Unknown, Step::Provision),
         Home::Unheard(why) => (Lives::Unknown, Step::Wait(why)),
         Home::Unclear(why) => (Lives::Unknown, unclear(seen, wanted, why)),
@@ -207,6 +213,15 @@ pub fn plan(seen: &Seen, wanted: Wanted, now: Now) -> Decision {
         _ => step,
     };
     Decision { lives, step }
+}
+
+/// Whether the plane is on its way out, and nothing else of it is anywhere.
+fn is_going(seen: &Seen) -> bool {
+    let nothing = |side: &Side| matches!(side, Side::Nowhere | Side::Absent | Side::Taken(_));
+    match (&seen.shared, &seen.dedicated) {
+        (Side::Going, other) | (other, Side::Going) => nothing(other) || *other == Side::Going,
+        _ => false,
+    }
 }
 
 /// Whether nobody is kept waiting if a step that failed is tried later.
@@ -240,7 +255,9 @@ fn home(seen: &Seen) -> Home {
         (Silent(why), _) => Home::Unheard(why.clone()),
         // Whether it has been opened is known there alone.
         (Moving | Moved(_), Nowhere) => Home::Ask,
-        (Moving, Silent(why)) => Home::Unheard(format!("writes wait for the server that was about to take over: {why}")),
+        (Moving, Silent(why)) => {
+            Home::Unheard(format!("writes wait for the server that was about to take over: {why}"))
+        }
         (Active | Stopped(_) | Moving, _) => Home::At(Mode::Virtual),
         (_, Active | Stopped(_) | Moving) => Home::At(Mode::Dedicated),
         (_, Silent(why)) => Home::Unheard(why.clone()),
@@ -248,9 +265,7 @@ fn home(seen: &Seen) -> Home {
         (Moved(_), Absent | Side::Taken(_)) | (Absent | Side::Taken(_), Moved(_)) => {
             Home::Unclear("the plane has moved to a server that has nothing of it".to_owned())
         }
-        (Moved(_), _) | (_, Moved(_)) => {
-            Home::Unclear("each server says that the plane is on the other".to_owned())
-        }
+        (Moved(_), _) | (_, Moved(_)) => Home::Unclear("each server says that the plane is on the other".to_owned()),
         _ => Home::Nowhere,
     }
 }
@@ -259,7 +274,7 @@ fn home(seen: &Seen) -> Home {
 fn unclear(seen: &Seen, wanted: Wanted, why: String) -> Step {
     let mark = matches!(&seen.shared, Side::Moved(forward) if forward.holds == Holds::Nothing);
     match (wanted, &seen.dedicated) {
-        (Wanted::Gone, Side::Absent) if mark => Step::Remove(Mode::Virtual),
+        (Wanted::Gone, Side::Absent | Side::Nowhere) if mark => Step::Remove(Mode::Virtual),
         _ => Step::Stuck(mica_api::control_plane::reason::PLANE_UNCLEAR, why),
     }
 }
@@ -271,10 +286,14 @@ fn nowhere(seen: &Seen, wanted: Wanted) -> Step {
             return Step::Drop(mode);
         }
     }
-    match (wanted, &seen.dedicated) {
-        (Wanted::At(Mode::Dedicated), Side::Nowhere) => Step::Provision,
-        (Wanted::At(Mode::Dedicated), _) | (_, Side::Nowhere) => Step::Settled,
-        (_, Side::Taken(_)) => Step::Retire(Keep::Data),
+    match (wanted, &seen.shared, &seen.dedicated) {
+        (Wanted::At(Mode::Dedicated), Side::Taken(holder), Side::Nowhere | Side::Absent) => Step::Stuck(
+            mica_api::control_plane::reason::CLUSTER_PATH_TAKEN,
+            format!("the shared server has a plane of this clusterPath, which is {holder}"),
+        ),
+        (Wanted::At(Mode::Dedicated), _, Side::Nowhere) => Step::Provision,
+        (Wanted::At(Mode::Dedicated), ..) | (_, _, Side::Nowhere) => Step::Settled,
+        (_, _, Side::Taken(_)) => Step::Retire(Keep::Data),
         _ => Step::Retire(Keep::Nothing),
     }
 }
@@ -338,9 +357,10 @@ fn go(seen: &Seen, from: Mode, now: Now) -> Step {
         (Side::Moving, Side::Silent(why)) => Step::Wait(why.clone()),
         (Side::Moving, _) => Step::Unfence(from),
         (_, Side::Moving) => Step::Forward(to),
-        (Side::Stopped(state), _) => {
-            Step::Stuck(PLANE_STOPPED, format!("the plane is {state}: it moves when it is Active"))
-        }
+        (Side::Stopped(state), _) => Step::Stuck(
+            PLANE_STOPPED,
+            format!("the plane is {state}: it moves when it is Active"),
+        ),
         (_, Side::Nowhere) => Step::Provision,
         (_, Side::Silent(why)) => Step::Wait(why.clone()),
         (_, Side::Taken(holder)) => Step::Stuck(

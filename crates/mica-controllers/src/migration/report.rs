@@ -132,7 +132,10 @@ fn condition(facts: &Facts<'_>, migration: &Migration) -> Change {
         (_, MigrationStep::Completed) => ("True", reason::RECONCILED),
         (_, MigrationStep::Cancelled) => ("False", reason::MIGRATION_CANCELLED),
         (Step::Stuck(reason, _), _) => ("False", *reason),
-        _ => ("False", facts.trouble.map_or(reason::MIGRATING, |trouble| trouble.reason)),
+        _ => (
+            "False",
+            facts.trouble.map_or(reason::MIGRATING, |trouble| trouble.reason),
+        ),
     };
     Change::new(condition::MIGRATED, status, reason, &migration.message)
 }
@@ -155,13 +158,7 @@ fn told(migration: &Migration) -> (String, String) {
 mod tests {
     use super::*;
 
-    fn told_of(
-        before: Option<&Migration>,
-        lives: Lives,
-        step: Step,
-        wanted: Wanted,
-        now: &str,
-    ) -> Report {
+    fn told_of(before: Option<&Migration>, lives: Lives, step: Step, wanted: Wanted, now: &str) -> Report {
         report(&Facts {
             before,
             decision: &Decision { lives, step },
@@ -207,7 +204,10 @@ mod tests {
         }
         let last = last.unwrap();
         assert_eq!(last.step, MigrationStep::Completed);
-        assert_eq!((last.started_at.as_str(), last.completed_at.as_deref()), ("t0", Some("t9")));
+        assert_eq!(
+            (last.started_at.as_str(), last.completed_at.as_deref()),
+            ("t0", Some("t9"))
+        );
         assert_eq!(
             told,
             [
@@ -235,6 +235,9 @@ mod tests {
         let there = Lives::At(Mode::Dedicated);
         let again = told_of(end.migration.as_ref(), there, Step::Receive(Mode::Virtual), back, "t3").migration;
         let again = again.unwrap();
-        assert_eq!((again.from, again.to, again.started_at.as_str()), (Mode::Dedicated, Mode::Virtual, "t3"));
+        assert_eq!(
+            (again.from, again.to, again.started_at.as_str()),
+            (Mode::Dedicated, Mode::Virtual, "t3")
+        );
     }
 }

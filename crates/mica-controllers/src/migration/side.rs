@@ -114,9 +114,15 @@ mod tests {
     fn planes_say_where_they_are() {
         for (plane, side) in [
             (json!({"spec": {}}), Side::Active),
-            (json!({"spec": {"state": "Suspended"}}), Side::Stopped("Suspended".to_owned())),
+            (
+                json!({"spec": {"state": "Suspended"}}),
+                Side::Stopped("Suspended".to_owned()),
+            ),
             (json!({"spec": {"state": "Arriving"}}), Side::Arriving(None)),
-            (json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"state": "Active"}}), Side::Going),
+            (
+                json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"state": "Active"}}),
+                Side::Going,
+            ),
         ] {
             assert_eq!(read(&plane), side, "{plane}");
         }

@@ -199,6 +199,10 @@ async fn answer(
                 && let Ok(plane) = server.plane(&located.address).await
             {
                 server.auditor.enter(&asking, &plane);
+                // What was good here is good nowhere once the plane is gone: who has it is told where, as anybody is.
+                if pass::is_refused(&plane) {
+                    return Err(crate::plane::moved::away(&plane));
+                }
             }
             return Err(error);
         }

@@ -112,6 +112,12 @@ impl Server {
     }
 }
 
+/// Whether whoever asks for a plane is told that it is elsewhere.
+pub(super) fn is_refused(plane: &Plane) -> bool {
+    let refuses = |to: &MovedTo| to.requests == Requests::Refuse;
+    plane.state == State::Moved && plane.moved_to.as_ref().is_some_and(refuses)
+}
+
 /// Answers a request for a plane that is elsewhere.
 pub(super) async fn answer(
     server: &Server,

@@ -41,12 +41,7 @@ pub fn claimed_by(plane: &Value) -> Option<(&str, &str)> {
 /// What is to be done so that a control plane has its plane.
 pub fn plan(at: &Observed, present: Option<&Value>, holder: Holder) -> Result<Step, Problem> {
     let Some(plane) = present else {
-        return Ok(Step::Create(json!({
-            "apiVersion": PLANE_API_VERSION,
-            "kind": "Plane",
-            "metadata": {"name": at.cluster_path(), "labels": at.labels(), "annotations": claim(at)},
-            "spec": spec(at),
-        })));
+        return Ok(Step::Create(new(at)));
     };
     if !is_of(plane, at.uid()) {
         check_free(at, plane, holder)?;
@@ -79,6 +74,24 @@ pub fn plan(at: &Observed, present: Option<&Value>, holder: Holder) -> Result<St
     match patch.as_object().is_some_and(Map::is_empty) {
         true => Ok(Step::Nothing),
         false => Ok(Step::Patch(patch)),
+    }
+}
+
+/// The plane as it is made.
+pub fn new(at: &Observed) -> Value {
+    json!({
+        "apiVersion": PLANE_API_VERSION,
+        "kind": "Plane",
+        "metadata": {"name": at.cluster_path(), "labels": at.labels(), "annotations": claim(at)},
+        "spec": spec(at),
+    })
+}
+
+/// Whose a plane is that is not a control plane's own.
+pub fn holder(plane: &Value) -> String {
+    match claimed_by(plane) {
+        Some((name, _)) => format!("ControlPlane {name:?}'s"),
+        None => "not made for a ControlPlane".to_owned(),
     }
 }
 

@@ -134,7 +134,11 @@ impl Model {
                 let mut next = self.clone();
                 next.written += 1;
                 next.data[at(mode)] = next.written;
-                assert_eq!(next.data[at(mode)], self.data[at(mode)] + 1, "a write is lost: {self:?}");
+                assert_eq!(
+                    next.data[at(mode)],
+                    self.data[at(mode)] + 1,
+                    "a write is lost: {self:?}"
+                );
                 all.push(next);
             }
         }
@@ -156,8 +160,13 @@ impl Model {
         let open = |mode: &Mode| self.sides[at(*mode)] == Side::Active;
         let holds = |mode: &Mode| matches!(self.sides[at(*mode)], Side::Active | Side::Moving);
         let both = [Mode::Virtual, Mode::Dedicated];
-        assert!(both.iter().filter(|mode| open(mode)).count() <= 1, "two are open: {self:?}");
-        let whole = both.iter().any(|mode| holds(mode) && self.data[at(*mode)] == self.written);
+        assert!(
+            both.iter().filter(|mode| open(mode)).count() <= 1,
+            "two are open: {self:?}"
+        );
+        let whole = both
+            .iter()
+            .any(|mode| holds(mode) && self.data[at(*mode)] == self.written);
         assert!(whole, "a write is lost: {self:?}");
     }
 
@@ -228,7 +237,11 @@ fn from_every_state_the_plane_comes_to_where_it_is_wanted() {
             // One plane is left, for whoever deletes it.
             Wanted::Gone => {
                 let left = end.sides.iter().filter(|side| **side == Side::Active).count();
-                let none = end.sides.iter().filter(|side| matches!(side, Side::Absent | Side::Nowhere)).count();
+                let none = end
+                    .sides
+                    .iter()
+                    .filter(|side| matches!(side, Side::Absent | Side::Nowhere))
+                    .count();
                 assert_eq!((left, none), (1, 1), "from {model:?} to {end:?}");
             }
         }
@@ -248,14 +261,44 @@ fn each_point_of_a_migration_leads_on_is_given_up_or_ended() {
     for (shared, there, on, up) in [
         (Active, Nowhere, Step::Provision, Step::Settled),
         (Active, Absent, Step::Receive(dedicated), Step::Retire(Keep::Nothing)),
-        (Active, Arriving(None), Step::Carry(dedicated, Load::Everything), Step::Drop(dedicated)),
-        (Active, Arriving(Some(9)), Step::Carry(dedicated, Load::Changes), Step::Drop(dedicated)),
-        (Moving, Arriving(Some(9)), Step::Switch(dedicated), Step::Drop(dedicated)),
+        (
+            Active,
+            Arriving(None),
+            Step::Carry(dedicated, Load::Everything),
+            Step::Drop(dedicated),
+        ),
+        (
+            Active,
+            Arriving(Some(9)),
+            Step::Carry(dedicated, Load::Changes),
+            Step::Drop(dedicated),
+        ),
+        (
+            Moving,
+            Arriving(Some(9)),
+            Step::Switch(dedicated),
+            Step::Drop(dedicated),
+        ),
         (Moving, Arriving(None), Step::Drop(dedicated), Step::Drop(dedicated)),
-        (Moving, Absent, Step::Unfence(Mode::Virtual), Step::Unfence(Mode::Virtual)),
-        (Moving, Active, Step::Forward(Mode::Virtual), Step::Forward(Mode::Virtual)),
+        (
+            Moving,
+            Absent,
+            Step::Unfence(Mode::Virtual),
+            Step::Unfence(Mode::Virtual),
+        ),
+        (
+            Moving,
+            Active,
+            Step::Forward(Mode::Virtual),
+            Step::Forward(Mode::Virtual),
+        ),
         // From here on the way back is a migration.
-        (Moved(PASSES), Active, Step::Refuse(Mode::Virtual), Step::Receive(Mode::Virtual)),
+        (
+            Moved(PASSES),
+            Active,
+            Step::Refuse(Mode::Virtual),
+            Step::Receive(Mode::Virtual),
+        ),
         (Moved(MARK), Active, Step::Settled, Step::Receive(Mode::Virtual)),
         (Absent, Active, Step::Mark, Step::Receive(Mode::Virtual)),
     ] {
@@ -315,6 +358,26 @@ fn a_plane_of_somebody_else_is_neither_filled_nor_destroyed() {
         &Step::Retire(Keep::Data),
     );
     check(taken(), Side::Active, Wanted::At(Mode::Dedicated), &Step::Settled);
+    let seen = Seen {
+        shared: taken(),
+        dedicated: Side::Nowhere,
+    };
+    let new = plan(&seen, Wanted::At(Mode::Dedicated), NOW);
+    assert!(matches!(new.step, Step::Stuck("ClusterPathTaken", _)), "{new:?}");
+}
+
+#[test]
+fn a_plane_that_goes_with_its_control_plane_is_nobody_elses_concern() {
+    for dedicated in [Side::Nowhere, Side::Absent, Side::Going] {
+        check(Side::Going, dedicated, Wanted::Gone, &Step::Settled);
+    }
+    // A mark goes also where its server is gone.
+    check(
+        Side::Moved(MARK),
+        Side::Nowhere,
+        Wanted::Gone,
+        &Step::Remove(Mode::Virtual),
+    );
 }
 
 #[test]

@@ -77,7 +77,9 @@ async fn run(seed: u64) {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, trip_over).await.unwrap_or_else(|_| panic!("trip {trip} of seed {seed}"));
+        tokio::time::timeout(PATIENCE, trip_over)
+            .await
+            .unwrap_or_else(|_| panic!("trip {trip} of seed {seed}"));
         let target = count.load(Ordering::Acquire) + WRITES / TRIPS;
         while count.load(Ordering::Acquire) < target {
             tokio::task::yield_now().await;

@@ -33,7 +33,16 @@ async fn given_up_before_the_switch_the_plane_stays_and_its_copy_goes() {
         let before = here.content().await;
         world.want(BACK);
         world.restart_operator();
-        assert!(matches!(world.settle().await, Residence::At { mode: Mode::Virtual, .. }), "{step:?}");
+        assert!(
+            matches!(
+                world.settle().await,
+                Residence::At {
+                    mode: Mode::Virtual,
+                    ..
+                }
+            ),
+            "{step:?}"
+        );
         assert_eq!(world.step(), Some(MigrationStep::Cancelled), "{step:?}");
         assert!(world.own.home().await.is_none(), "{step:?}");
         assert_eq!(here.content().await, before, "{step:?}");
@@ -53,7 +62,11 @@ async fn after_the_switch_the_way_back_is_a_migration() {
         world.restart_operator();
         world.settle().await;
         let report = world.reported().unwrap();
-        assert_eq!((report.step, report.to), (MigrationStep::Completed, Mode::Virtual), "{step:?}");
+        assert_eq!(
+            (report.step, report.to),
+            (MigrationStep::Completed, Mode::Virtual),
+            "{step:?}"
+        );
         assert_eq!(world.at(Mode::Virtual).await.content().await, before, "{step:?}");
         assert!(world.own.home().await.is_none(), "{step:?}");
     }
@@ -95,7 +108,13 @@ async fn a_copy_that_differs_is_never_switched_to_and_is_made_again() {
     };
     for round in 0..2 {
         let progress = world.until("found to differ", differs).await;
-        assert!(matches!(progress.residence, Residence::At { mode: Mode::Virtual, .. }));
+        assert!(matches!(
+            progress.residence,
+            Residence::At {
+                mode: Mode::Virtual,
+                ..
+            }
+        ));
         let condition = progress.report.condition.unwrap();
         assert!(condition.message.contains("is made again"), "{}", condition.message);
         // Writes go on, and the copy is gone.
@@ -131,6 +150,12 @@ async fn while_writes_wait_for_a_server_that_went_nobody_takes_the_plane_back() 
         assert_eq!(world.left().await.unwrap()["spec"]["state"], "Moving");
     }
     world.own.silent.store(false, Ordering::Relaxed);
-    assert!(matches!(world.settle().await, Residence::At { mode: Mode::Virtual, .. }));
+    assert!(matches!(
+        world.settle().await,
+        Residence::At {
+            mode: Mode::Virtual,
+            ..
+        }
+    ));
     shared.map("after").await.unwrap();
 }

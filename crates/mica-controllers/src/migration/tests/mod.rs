@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, broadcast};
 
 use super::plan::Wanted;
-use super::{Case, Migrations, Owner, Standing, Residence, Rest};
+use super::{Case, Migrations, Owner, Residence, Rest, Standing};
 use crate::api::{Absent as _, Api, Refusal};
 use crate::control_plane::Home;
 use crate::dedicated::{self, Provider, Provisioned, Refused, Retired};

@@ -17,12 +17,24 @@ async fn a_plane_goes_to_a_server_of_its_own_and_comes_back_as_it_was() {
     let world = World::start().await;
     let here = world.at(Mode::Virtual).await;
     here.furnish().await;
-    assert!(matches!(world.settle().await, Residence::At { mode: Mode::Virtual, .. }));
+    assert!(matches!(
+        world.settle().await,
+        Residence::At {
+            mode: Mode::Virtual,
+            ..
+        }
+    ));
     assert!(world.reported().is_none());
     let before = here.content().await;
 
     world.want(TO);
-    assert!(matches!(world.settle().await, Residence::At { mode: Mode::Dedicated, .. }));
+    assert!(matches!(
+        world.settle().await,
+        Residence::At {
+            mode: Mode::Dedicated,
+            ..
+        }
+    ));
     let report = world.reported().unwrap();
     assert_eq!(
         (report.step, report.from, report.to),
@@ -43,7 +55,13 @@ async fn a_plane_goes_to_a_server_of_its_own_and_comes_back_as_it_was() {
     there.map("made-there").await.unwrap();
     let before = there.content().await;
     world.want(BACK);
-    assert!(matches!(world.settle().await, Residence::At { mode: Mode::Virtual, .. }));
+    assert!(matches!(
+        world.settle().await,
+        Residence::At {
+            mode: Mode::Virtual,
+            ..
+        }
+    ));
     assert_eq!(world.step(), Some(MigrationStep::Completed));
     assert!(world.own.home().await.is_none(), "its server is not needed any more");
     assert_eq!(here.content().await, before);
@@ -64,7 +82,8 @@ async fn the_steps_are_told_one_by_one_and_the_old_address_passes_requests_on_me
     loop {
         let progress = world.until("anything", |_| true).await;
         told.extend(progress.report.told.iter().map(|(reason, _)| reason.clone()));
-        if world.step() == Some(MigrationStep::Draining) && told.last().is_some_and(|last| last == "MigrationSwitched") {
+        if world.step() == Some(MigrationStep::Draining) && told.last().is_some_and(|last| last == "MigrationSwitched")
+        {
             // Both addresses are the plane's.
             let old = world.old_address().await;
             old.map("through-the-old-address").await.unwrap();
@@ -142,12 +161,17 @@ async fn a_plane_that_was_born_on_its_own_server_leaves_word_and_can_come_home()
         tokio::task::yield_now().await;
     }
     world.want(TO);
-    let progress = world.until("ready to be made", |progress| progress.rest == Rest::Settled).await;
+    let progress = world
+        .until("ready to be made", |progress| progress.rest == Rest::Settled)
+        .await;
     let Residence::At { home, plane: None, .. } = progress.residence else {
         panic!("it is new, and may be made there");
     };
     let made = super::plane(Mode::Dedicated);
-    home.api.create(crate::control_plane::Home::plane_objects(), &made).await.unwrap();
+    home.api
+        .create(crate::control_plane::Home::plane_objects(), &made)
+        .await
+        .unwrap();
     world.settle().await;
     assert!(world.reported().is_none(), "it has not moved");
     assert_eq!(world.left().await.unwrap()["spec"]["state"], "Moved");

@@ -7,6 +7,7 @@ mod credential;
 mod endpoint;
 mod life;
 mod trouble;
+mod migration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
