@@ -57,10 +57,10 @@ impl ControlPlanes {
             report.set(change);
         }
         let home = match standing.residence {
-            Residence::At { home, version, .. } => {
+            Residence::At { mode, home, version } => {
                 // What a server ran that it had once says nothing of the shared one.
-                let was = Some(String::new()).filter(|_| !at.status.version.is_empty());
-                report.version = version.or(was);
+                let had_one = mode == Mode::Virtual && !at.status.version.is_empty();
+                report.version = version.or(had_one.then(String::new));
                 Some(home)
             }
             Residence::Held { reason, message } => {

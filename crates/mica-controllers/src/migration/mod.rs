@@ -77,13 +77,12 @@ pub struct Case<'a> {
 /// Where a plane is.
 #[derive(Clone)]
 pub enum Residence {
-    /// On this server, with the Plane as it is there; or it is new and may be made there.
+    /// On this server; or it is new and may be made there.
     At {
         mode: Mode,
         home: Home,
         /// What the server runs, if it is the plane's own.
         version: Option<String>,
-        plane: Option<Value>,
     },
     /// Nowhere, and it is not to be made.
     Nowhere,
@@ -175,7 +174,9 @@ impl Migrations {
                 self.couriers.stop(case.name).await;
             }
             let report = self.report(case, &decision);
-            let is_news = report.step() != case.reported.map(|reported| reported.step);
+            // Of what is deleted nothing is reported any more.
+            let is_news =
+                case.wanted != Wanted::Gone && report.step() != case.reported.map(|reported| reported.step);
             let rest = match &decision.step {
                 Step::Settled => {
                     self.couriers.forget(case.name);
@@ -337,7 +338,6 @@ fn residence(case: &Case<'_>, halves: &Halves, decision: &Decision) -> Residence
             mode,
             home,
             version: halves.version.clone().filter(|_| mode == Mode::Dedicated),
-            plane: half.plane.clone(),
         })
     };
     let under_way = case.reported.is_some_and(|reported| !is_over(reported.step));

@@ -114,8 +114,8 @@ impl Server {
 
 /// Whether whoever asks for a plane is told that it is elsewhere.
 pub(super) fn is_refused(plane: &Plane) -> bool {
-    let refuses = |to: &MovedTo| to.requests == Requests::Refuse;
-    plane.state == State::Moved && plane.moved_to.as_ref().is_some_and(refuses)
+    let to = plane.moved_to.as_ref();
+    plane.state == State::Moved && to.is_some_and(|to| to.requests == Requests::Refuse)
 }
 
 /// Answers a request for a plane that is elsewhere.

@@ -164,7 +164,7 @@ async fn a_plane_that_was_born_on_its_own_server_leaves_word_and_can_come_home()
     let progress = world
         .until("ready to be made", |progress| progress.rest == Rest::Settled)
         .await;
-    let Residence::At { home, plane: None, .. } = progress.residence else {
+    let Residence::At { home, .. } = progress.residence else {
         panic!("it is new, and may be made there");
     };
     let made = super::plane(Mode::Dedicated);
