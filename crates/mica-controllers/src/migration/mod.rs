@@ -175,8 +175,7 @@ impl Migrations {
             }
             let report = self.report(case, &decision);
             // Of what is deleted nothing is reported any more.
-            let is_news =
-                case.wanted != Wanted::Gone && report.step() != case.reported.map(|reported| reported.step);
+            let is_news = case.wanted != Wanted::Gone && report.step() != case.reported.map(|reported| reported.step);
             let rest = match &decision.step {
                 Step::Settled => {
                     self.couriers.forget(case.name);

@@ -13,7 +13,9 @@ use mica_testkit::TestServer;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, broadcast};
 
-use super::{CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, until_ready, until_says};
+use super::{
+    CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, until_ready, until_says,
+};
 use crate::world;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -131,20 +133,34 @@ async fn a_control_plane_moves_with_its_data_addresses_and_credentials_and_comes
     let (world, root, own) = two().await;
     control_plane(&root, "a", json!({})).await;
     let before = until_ready(&root, "a").await;
-    assert!(before["status"]["endpoint"].as_str().unwrap().starts_with(&world.server.url()));
+    assert!(
+        before["status"]["endpoint"]
+            .as_str()
+            .unwrap()
+            .starts_with(&world.server.url())
+    );
     let old = admin(&root, "a").await;
     let made = map(&old, "one").await.unwrap();
 
     mode(&root, "a", "Dedicated").await;
     let after = until_moved(&root, "a", "Dedicated").await;
     let endpoint = after["status"]["endpoint"].as_str().unwrap();
-    assert!(endpoint.starts_with("https://127.0.0.1:") && !endpoint.starts_with(&world.server.url()), "{endpoint}");
+    assert!(
+        endpoint.starts_with("https://127.0.0.1:") && !endpoint.starts_with(&world.server.url()),
+        "{endpoint}"
+    );
     assert_eq!(after["status"]["version"], "1.2");
-    assert_eq!(after["status"]["kubeconfigSecretRef"], before["status"]["kubeconfigSecretRef"]);
+    assert_eq!(
+        after["status"]["kubeconfigSecretRef"],
+        before["status"]["kubeconfigSecretRef"]
+    );
     let new = admin(&root, "a").await;
     let found = ask(&new, "GET", &format!("{MAPS}/one"), Value::Null).await.unwrap();
     assert_eq!(found["metadata"]["uid"], made["metadata"]["uid"]);
-    assert_eq!(found["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+    assert_eq!(
+        found["metadata"]["resourceVersion"],
+        made["metadata"]["resourceVersion"]
+    );
     map(&new, "two").await.unwrap();
     // The old address says where it is.
     let refused = map(&old, "three").await.unwrap_err().to_string();
@@ -160,7 +176,12 @@ async fn a_control_plane_moves_with_its_data_addresses_and_credentials_and_comes
 
     mode(&root, "a", "Virtual").await;
     let back = until_moved(&root, "a", "Virtual").await;
-    assert!(back["status"]["endpoint"].as_str().unwrap().starts_with(&world.server.url()));
+    assert!(
+        back["status"]["endpoint"]
+            .as_str()
+            .unwrap()
+            .starts_with(&world.server.url())
+    );
     assert!(!own.runs().await, "its server is not needed any more");
     let home = admin(&root, "a").await;
     ask(&home, "GET", &format!("{MAPS}/two"), Value::Null).await.unwrap();
@@ -179,12 +200,16 @@ async fn the_old_address_is_good_until_the_drain_is_ended() {
     mode(&root, "a", "Dedicated").await;
     let secret = root.get(&secret_path("a")).await.unwrap();
     root.until(&path, "draining", |found| {
-        found.is_some_and(|found| found["status"]["migration"]["step"] == "Draining" && found["status"]["phase"] == "Migrating")
+        found.is_some_and(|found| {
+            found["status"]["migration"]["step"] == "Draining" && found["status"]["phase"] == "Migrating"
+        })
     })
     .await;
     // The Secret keeps its name and has what leads there.
-    root.until(&secret_path("a"), "another", |found| found.is_some_and(|found| found["data"] != secret["data"]))
-        .await;
+    root.until(&secret_path("a"), "another", |found| {
+        found.is_some_and(|found| found["data"] != secret["data"])
+    })
+    .await;
     map(&old, "through-the-old-address").await.unwrap();
     let new = admin(&root, "a").await;
     ask(&new, "GET", &format!("{MAPS}/through-the-old-address"), Value::Null)
@@ -201,7 +226,8 @@ async fn a_control_plane_that_is_deleted_under_way_leaves_nothing() {
     control_plane(&root, "a", json!({"deletionPolicy": "Destroy"})).await;
     until_ready(&root, "a").await;
     let path = format!("{CONTROL_PLANES}/a");
-    root.patch(&path, json!({"metadata": {"annotations": {DRAIN_ANNOTATION: "1h"}}})).await;
+    root.patch(&path, json!({"metadata": {"annotations": {DRAIN_ANNOTATION: "1h"}}}))
+        .await;
     mode(&root, "a", "Dedicated").await;
     root.until(&path, "draining", |found| {
         found.is_some_and(|found| found["status"]["migration"]["step"] == "Draining")
