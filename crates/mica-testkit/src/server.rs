@@ -12,7 +12,6 @@ use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{ADMIN_GROUP, Authority, Identity, Issued, Kubeconfig, serving_names};
 use mica_server::seal::Sealing;
 use mica_server::serve::Server;
-use mica_server::serve::pass::PASSER;
 use mica_server::start::{ServerOptions, Tenancy};
 use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 #[cfg(feature = "kube")]
@@ -122,7 +121,7 @@ impl Builder {
             group: list("X-Remote-Group"),
             extra_prefixes: list("X-Remote-Extra-"),
         };
-        let proxy = FrontProxy::new(authority.certificate_pem(), list(PASSER), headers).expect("an authority");
+        let proxy = FrontProxy::new(authority.certificate_pem(), list("mica-pass"), headers).expect("an authority");
         self.options.authenticator.front_proxy = Some(Arc::new(proxy));
         self
     }

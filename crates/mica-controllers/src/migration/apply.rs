@@ -72,12 +72,18 @@ impl Migrations {
             }
             Step::Unfence(mode) => unfence(halves.at(mode), halves.at(mode).version(), &path).await?,
             Step::Drop(mode) | Step::Remove(mode) => {
+                if matches!(step, Step::Remove(_)) {
+                    doubt(halves.at(other(mode)), &path).await?;
+                }
                 remove(halves.at(mode), &path).await?;
                 // What goes is gone in a moment; nobody tells of planes of other servers.
                 return Ok(Done::Look);
             }
             Step::Mark => self.mark(case, halves).await?,
-            Step::Retire(keep) => return self.retire(case, keep).await,
+            Step::Retire(keep) => {
+                doubt(halves.at(Mode::Virtual), &path).await?;
+                return self.retire(case, keep).await;
+            }
         }
         Ok(Done::Look)
     }
@@ -131,7 +137,7 @@ impl Migrations {
         if new.plane.is_some() {
             let patch = json!({
                 "metadata": {"annotations": {DECOMMISSIONED_ANNOTATION: null}},
-                "spec": {"state": "Arriving", "movedTo": null},
+                "spec": {"state": "Arriving", "movedTo": null, "movedFrom": moved_from(old)},
             });
             let path = Home::plane_object(case.cluster_path);
             return change(new, new.version(), &path, patch).await.map(drop);
@@ -140,6 +146,10 @@ impl Migrations {
         plane["spec"]["state"] = "Arriving".into();
         // What it was born with it keeps.
         plane["spec"]["profile"] = old.text("/spec/profile").into();
+        let from = moved_from(old);
+        if !from.is_null() {
+            plane["spec"]["movedFrom"] = from;
+        }
         create(&home.api, &plane).await
     }
 
@@ -325,6 +335,24 @@ fn moved_to(half: &Half, cluster_path: &str, requests: &str) -> Option<Value> {
         to["caBundle"] = STANDARD.encode(ca).into();
     }
     Some(to)
+}
+
+/// Whose word counts for requests that the old server passes on.
+fn moved_from(half: &Half) -> Value {
+    match half.home.as_ref().and_then(|home| home.ca.as_ref()) {
+        Some(ca) => json!({"caBundle": STANDARD.encode(ca)}),
+        None => Value::Null,
+    }
+}
+
+/// The old server passes nothing on any more: its word does not count from now on.
+async fn doubt(half: &Half, path: &str) -> Result<(), Refusal> {
+    let believes = half.plane.as_ref().is_some_and(|plane| !plane["spec"]["movedFrom"].is_null());
+    if half.side != Side::Active || !believes {
+        return Ok(());
+    }
+    let patch = json!({"spec": {"movedFrom": null}});
+    change(half, half.version(), path, patch).await.map(drop)
 }
 
 async fn create(api: &Api, plane: &Value) -> Result<(), Refusal> {

@@ -25,7 +25,7 @@ use crate::control_plane::Home;
 use crate::dedicated::{self, Provider, Provisioned};
 use apply::Done;
 use courier::{Couriers, Way};
-use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, other};
+use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, Word, other};
 use report::{Facts, Report, is_over};
 use side::Half;
 
@@ -225,6 +225,10 @@ impl Migrations {
                 false => Drain::Pending,
             },
             retry: self.couriers.retry(case.name).0,
+            word: match case.reported {
+                Some(reported) if !is_over(reported.step) && reported.to == Mode::Dedicated => Word::Left,
+                _ => Word::None,
+            },
         }
     }
 
@@ -307,7 +311,12 @@ impl Migrations {
             let wanted = case.wanted == Wanted::At(Mode::Dedicated) && provider.kind() == case.provider;
             let stands = match wanted {
                 true => provider.provision(case.server).await,
-                false => Ok(found),
+                false => Ok(found.clone()),
+            };
+            // One that cannot be as it is wanted goes on as it is.
+            let stands = match stands {
+                Err(dedicated::Refused::Unacceptable { .. }) => Ok(found),
+                stands => stands,
             };
             return match stands {
                 Err(refused) => silent(refused.to_string()),

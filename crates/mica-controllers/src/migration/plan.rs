@@ -86,6 +86,7 @@ pub struct Now {
     pub carried: Carried,
     pub drain: Drain,
     pub retry: Retry,
+    pub word: Word,
 }
 
 /// What the courier does, who copies and sends changes after.
@@ -102,6 +103,13 @@ pub enum Carried {
 pub enum Drain {
     Pending,
     Over,
+}
+
+/// Whether a plane that went to a server of its own leaves word of it. One that was always there has no old address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    Left,
+    None,
 }
 
 /// Whether what failed may be tried again.
@@ -308,7 +316,7 @@ fn stay(seen: &Seen, here: Mode, wanted: Wanted, now: Now) -> Step {
         (Side::Moving, _) => Step::Unfence(here),
         (_, Side::Moving) => Step::Forward(away),
         (_, Side::Moved(forward)) => left(*forward, away, wanted, now),
-        (_, Side::Absent) if away == Mode::Virtual && wanted != Wanted::Gone => Step::Mark,
+        (_, Side::Absent) if away == Mode::Virtual && wanted != Wanted::Gone && now.word == Word::Left => Step::Mark,
         (_, Side::Absent | Side::Taken(_)) if away == Mode::Virtual => Step::Settled,
         (_, Side::Absent) => Step::Retire(Keep::Nothing),
         (_, Side::Taken(_)) => Step::Retire(Keep::Data),

@@ -8,6 +8,7 @@ const NOW: Now = Now {
     carried: Carried::Idle,
     drain: Drain::Over,
     retry: Retry::Now,
+    word: Word::Left,
 };
 const PASSES: Forward = Forward {
     requests: Requests::Pass,
@@ -205,7 +206,7 @@ fn reachable() -> Vec<Model> {
                 let now = Now {
                     carried,
                     drain,
-                    retry: Retry::Now,
+                    ..NOW
                 };
                 due.extend(model.after(&model.plan(now).step));
             }
@@ -378,6 +379,19 @@ fn a_plane_that_goes_with_its_control_plane_is_nobody_elses_concern() {
         Wanted::Gone,
         &Step::Remove(Mode::Virtual),
     );
+}
+
+#[test]
+fn a_plane_that_was_always_on_its_own_server_leaves_no_word() {
+    let seen = Seen {
+        shared: Side::Absent,
+        dedicated: Side::Active,
+    };
+    let born = Now {
+        word: Word::None,
+        ..NOW
+    };
+    assert_eq!(plan(&seen, Wanted::At(Mode::Dedicated), born).step, Step::Settled);
 }
 
 #[test]
