@@ -347,7 +347,10 @@ fn moved_from(half: &Half) -> Value {
 
 /// The old server passes nothing on any more: its word does not count from now on.
 async fn doubt(half: &Half, path: &str) -> Result<(), Refusal> {
-    let believes = half.plane.as_ref().is_some_and(|plane| !plane["spec"]["movedFrom"].is_null());
+    let believes = half
+        .plane
+        .as_ref()
+        .is_some_and(|plane| !plane["spec"]["movedFrom"].is_null());
     if half.side != Side::Active || !believes {
         return Ok(());
     }

@@ -203,11 +203,7 @@ fn reachable() -> Vec<Model> {
         due.extend(model.meanwhile());
         for carried in [Carried::Idle, Carried::Caught] {
             for drain in [Drain::Pending, Drain::Over] {
-                let now = Now {
-                    carried,
-                    drain,
-                    ..NOW
-                };
+                let now = Now { carried, drain, ..NOW };
                 due.extend(model.after(&model.plan(now).step));
             }
         }
