@@ -365,6 +365,9 @@ impl Api {
     pub async fn fill(&self, path: &str, body: Body) -> Result<Value, Refusal> {
         let mut request = self.request(Method::POST, path, JSON, None);
         *request.body_mut() = body;
+        if !self.turn.may_write() {
+            return Err(Refusal::NotOurTurn);
+        }
         let sent = self.client.send(request).await;
         let response = sent.map_err(|error| Refusal::Unreachable(Box::new(error)))?;
         let bytes = collect(good(response).await?).await?;

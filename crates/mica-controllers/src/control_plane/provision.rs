@@ -50,7 +50,15 @@ impl ControlPlanes {
             }
             Mode::Virtual => any_server(at),
         };
-        let standing = self.stand(at, Wanted::At(at.spec.mode), &server).await?;
+        let standing = Box::pin(self.stand(at, Wanted::At(at.spec.mode), &server)).await;
+        let standing = match standing {
+            Ok(standing) => standing,
+            Err(refusal) => {
+                let problem = Problem::new(reason::PROVISIONING, refusal.to_string());
+                report.fail(condition::PROVISIONED, &problem);
+                return Err(refusal);
+            }
+        };
         report.migration = standing.report.migration;
         report.told.extend(standing.report.told);
         if let Some(change) = standing.report.condition {
@@ -99,7 +107,7 @@ impl ControlPlanes {
             drain: said.map_or(self.settings.drain, Duration::from_nanos),
             now: jiff::Timestamp::now(),
         };
-        self.migrations.advance(&case).await
+        Box::pin(self.migrations.advance(&case)).await
     }
 
     /// Whose addresses and credentials clients have.

@@ -63,10 +63,6 @@ impl ControlPlanes {
             report.fail(condition::CREDENTIALS_READY, &problem);
             return Ok(None);
         }
-        let settled = self.settle(at, report).await?;
-        let Some(home) = &settled.home else {
-            return Ok(settled.again);
-        };
         let settled = Box::pin(self.settle(at, report)).await?;
         let Some(home) = &settled.home else {
             return Ok(settled.again);

@@ -30,7 +30,8 @@ impl ControlPlanes {
         }
         // What a migration began is ended first: then one plane is left, or none.
         if !self.settings.providers.is_empty() {
-            let standing = self.stand(at, Wanted::Gone, &any_server(at)).await?;
+            let server = any_server(at);
+            let standing = Box::pin(self.stand(at, Wanted::Gone, &server)).await?;
             if let Rest::After(time) = standing.rest {
                 return Ok(Outcome::Again(time));
             }

@@ -56,7 +56,7 @@ impl Migrations {
                 self.couriers.send(case.name, way, have);
                 return Ok(Done::Wait(Duration::from_secs(1)));
             }
-            Step::Switch(to) => self.switch(case, halves, to).await?,
+            Step::Switch(to) => Box::pin(self.switch(case, halves, to)).await?,
             Step::Forward(mode) => {
                 let (half, to) = (halves.at(mode), halves.at(other(mode)));
                 forward(half, half.version(), to, case.cluster_path, "Pass").await?;

@@ -168,7 +168,7 @@ impl Migrations {
         self.couriers.heard(case.name, case.generation);
         let mut left = STEPS;
         loop {
-            let halves = self.look(case).await?;
+            let halves = Box::pin(self.look(case)).await?;
             let decision = plan::plan(&halves.seen(), case.wanted, self.now(case));
             if !matches!(decision.step, Step::Carry(..)) {
                 self.couriers.stop(case.name).await;
@@ -185,7 +185,7 @@ impl Migrations {
                 Step::Stuck(..) => Rest::After(STUCK),
                 Step::Drain => Rest::After(self.drain_left(case).max(LOOK)),
                 step if left == 0 || (is_news && !is_urgent(step, &halves)) => Rest::After(Duration::ZERO),
-                step => match self.apply(case, &halves, step).await {
+                step => match Box::pin(self.apply(case, &halves, step)).await {
                     Ok(Done::Wait(time)) => Rest::After(time),
                     Ok(Done::Look) => {
                         left -= 1;

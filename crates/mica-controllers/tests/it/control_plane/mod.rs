@@ -6,8 +6,8 @@ mod cost;
 mod credential;
 mod endpoint;
 mod life;
-mod trouble;
 mod migration;
+mod trouble;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
