@@ -362,6 +362,40 @@ pub struct ControllersArgs {
     /// The form of log lines [default: text]
     #[arg(long, value_enum, env = "MICA_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
+    #[command(flatten)]
+    pub leader: LeaderArgs,
+}
+
+/// Which of several processes works; the names are kube-controller-manager's.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaderArgs {
+    /// Work only while holding a Lease at each server, and stand by otherwise
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set
+    )]
+    pub leader_elect: bool,
+    /// How long others wait before they take over from one that renews no more
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    pub leader_elect_lease_duration: String,
+    /// How long the one that works tries to renew before it stops
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub leader_elect_renew_deadline: String,
+    /// How often it renews, and others look
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub leader_elect_retry_period: String,
+    /// The name of the Lease: processes with different controllers need different ones [default: mica-controllers]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
+    /// The namespace of the Lease
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    pub leader_elect_resource_namespace: String,
 }
 
 #[derive(Args, Debug)]

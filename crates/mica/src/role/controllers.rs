@@ -9,13 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use mica_controllers::control_plane::{Home, Settings};
 use mica_controllers::{Api, Options};
-use mica_runtime::ownership::All;
+use mica_runtime::ownership::{All, Leader, Ownership, Standby, Timing};
 use mica_runtime::provider::Registrations;
 use mica_runtime::{Access, Fleet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cli::ControllersArgs;
+use crate::cli::{ControllersArgs, LeaderArgs};
 use crate::exit::Usage;
 use crate::up::signal::Signals;
 use crate::{config, output, trace};
@@ -24,6 +24,10 @@ use crate::{config, output, trace};
 const SERVICE: &str = "controllers";
 /// The width of lines in PEM.
 const PEM_LINE: usize = 64;
+/// A lease is renewed in time although tries are not made to the minute: client-go's factor.
+const RETRY_JITTER: f64 = 1.2;
+/// The usual Lease.
+const LEASE: &str = "mica-controllers";
 
 pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
     let log = arguments.log.as_deref().unwrap_or("info");
@@ -34,6 +38,7 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
         Some(file) => Some(home(load(file).await?)?),
         None => None,
     };
+    let timing = timing(&arguments.leader)?;
     let mut servers = Vec::new();
     for file in &arguments.kubeconfig {
         let config = load(file).await?;
@@ -51,6 +56,8 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     for (config, options) in servers {
         let url = config.cluster_url.to_string();
+        let client = kube::Client::try_from(config.clone()).with_context(|| format!("reaching {url}"))?;
+        let ownership = ownership(client.clone(), &arguments, timing);
         // What a server trusts says nothing about others, and control planes are the affair of the servers that follow them.
         let others = Options {
             root_ca: root_ca.clone(),
@@ -58,7 +65,7 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
             ..options.clone()
         };
         if let Some(registrations) = registered(&arguments, &config)? {
-            let fleet = Fleet::new(Arc::new(All::new()));
+            let fleet = Fleet::new(ownership.clone());
             fleet.add(registrations)?;
             let stop = stop.clone();
             tasks.spawn(async move {
@@ -69,11 +76,13 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
         let whom = match &arguments.registration {
             Some(name) => format!("registration {name} of {}", url.trim_end_matches('/')),
             None => {
-                let client = kube::Client::try_from(config).with_context(|| format!("reaching {url}"))?;
-                tasks.spawn(mica_controllers::run(client, options, stop.clone()));
+                let running = mica_controllers::run_owned(client, options, ownership.clone(), stop.clone());
+                tasks.spawn(running);
                 url.trim_end_matches('/').to_owned()
             }
         };
+        let stop = stop.clone();
+        tasks.spawn(async move { ownership.run(stop).await });
         let _ = output::print(&format!("Controllers run for {whom}\n"));
     }
     signals.first().await;
@@ -106,6 +115,42 @@ fn home(config: kube::Config) -> anyhow::Result<Home> {
         api: Api::new(kube::Client::try_from(config).with_context(|| format!("reaching {url}"))?),
         url: url.trim_end_matches('/').to_owned(),
     })
+}
+
+/// Which of several processes works for a server.
+fn ownership(client: kube::Client, arguments: &ControllersArgs, timing: Timing) -> Arc<dyn Ownership> {
+    let election = &arguments.leader;
+    if !election.leader_elect {
+        return Arc::new(All::new());
+    }
+    // Who serves one control plane does not stand by for who serves another.
+    let usual = match &arguments.registration {
+        Some(registration) => format!("{LEASE}-{registration}"),
+        None => LEASE.to_owned(),
+    };
+    let name = election.leader_elect_resource_name.as_ref().unwrap_or(&usual);
+    let namespace = &election.leader_elect_resource_namespace;
+    let leader = Leader::new(client, namespace, name)
+        .timing(timing)
+        .standby(Standby::Warm);
+    Arc::new(leader.build())
+}
+
+fn timing(arguments: &LeaderArgs) -> Result<Timing, Usage> {
+    let timing = Timing {
+        lease: config::duration("leader-elect-lease-duration", &arguments.leader_elect_lease_duration)?,
+        renew: config::duration("leader-elect-renew-deadline", &arguments.leader_elect_renew_deadline)?,
+        retry: config::duration("leader-elect-retry-period", &arguments.leader_elect_retry_period)?,
+    };
+    if timing.lease <= timing.renew {
+        let text = "leader-elect-lease-duration: it must be greater than leader-elect-renew-deadline";
+        return Err(Usage(text.to_owned()));
+    }
+    if timing.retry.is_zero() || timing.renew <= timing.retry.mul_f64(RETRY_JITTER) {
+        let text = "leader-elect-renew-deadline: it must be greater than leader-elect-retry-period times 1.2";
+        return Err(Usage(text.to_owned()));
+    }
+    Ok(timing)
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {

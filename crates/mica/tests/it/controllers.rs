@@ -232,6 +232,55 @@ async fn a_registration_has_controllers_of_its_own_and_nobody_else_has_them() {
     assert_eq!(own.stop(), Some(0));
 }
 
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/mica-controllers";
+const QUICK: [&str; 3] = [
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=2500ms",
+    "--leader-elect-retry-period=200ms",
+];
+
+/// Who holds the lease.
+fn holder(found: &Result<Value, u16>) -> Option<&str> {
+    let holder = found.as_ref().ok()?["spec"]["holderIdentity"].as_str();
+    holder.filter(|holder| !holder.is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_processes_of_controllers_the_second_works_when_the_first_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = Up::start(home.path(), &["--controllers=-*"]);
+    assert_eq!(run(home.path(), &["plane", "create", "a"]).0, 0);
+    let client = client(home.path()).await;
+    let mut first = Controllers::start(home.path(), &QUICK);
+    until(&client, LEASE, |found| holder(found).is_some()).await;
+    let lease = send(&client, "GET", LEASE, &Value::Null).await;
+    let leads = holder(&lease).unwrap().to_owned();
+    let second = Controllers::start(home.path(), &QUICK);
+    see_controllers_work(&client).await;
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    until(&client, LEASE, |found| holder(found).is_some_and(|now| now != leads)).await;
+    see_controllers_work(&client).await;
+    // One that stops in order gives the lease away.
+    assert_eq!(second.stop(), Some(0));
+    let lease = send(&client, "GET", LEASE, &Value::Null).await;
+    assert_eq!(holder(&lease), None);
+}
+
+#[test]
+fn leases_that_could_not_be_renewed_in_time_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    for (flag, said) in [
+        ("--leader-elect-lease-duration=10s", "leader-elect-lease-duration"),
+        ("--leader-elect-retry-period=9s", "leader-elect-renew-deadline"),
+        ("--leader-elect-retry-period=often", "leader-elect-retry-period"),
+    ] {
+        let (code, _, error) = run(home.path(), &["run", "controllers", "--kubeconfig", "x", flag]);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.starts_with(&format!("error: {said}: ")), "{error}");
+    }
+}
+
 #[test]
 fn an_unknown_controller_is_refused_with_those_there_are() {
     let home = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ mod control_plane;
 mod controllers;
 mod dropin;
 mod fake;
+mod guide;
 mod new;
 mod process;
 mod tenant;
