@@ -32,6 +32,19 @@ pub struct Headers {
     pub extra_prefixes: Vec<String>,
 }
 
+impl Headers {
+    /// Those that proxies of Kubernetes use.
+    pub fn usual() -> Self {
+        let list = |name: &str| vec![name.to_owned()];
+        Self {
+            username: list("X-Remote-User"),
+            uid: list("X-Remote-Uid"),
+            group: list("X-Remote-Group"),
+            extra_prefixes: list("X-Remote-Extra-"),
+        }
+    }
+}
+
 /// Why a text names no authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum BadAuthorities {

@@ -44,6 +44,9 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// Where a proxy in front says that a user is one of the plane, and nobody elsewhere: in an extra of this key.
 pub(crate) const REALM: &str = "mica.dev/realm";
 
+/// What a request has that was passed on.
+const PASSED_USER: &str = "x-remote-user";
+
 /// What counts as a proof beside the certificates of trusted authorities.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticator {
@@ -91,7 +94,10 @@ impl Server {
     ) -> Result<Arc<User>, ApiError> {
         let proven = match self.authenticator.named(context, headers) {
             Some(user) => Box::pin(self.in_realm(user, &located.address)).await.map(Some),
-            None => Box::pin(self.prove_certificate(context, &located.address)).await,
+            None => match Box::pin(self.passed_on(context, headers, &located.address)).await {
+                Some(user) => Box::pin(self.in_realm(user, &located.address)).await.map(Some),
+                None => Box::pin(self.prove_certificate(context, &located.address)).await,
+            },
         };
         let user = match proven {
             Ok(Some(user)) => user,
@@ -112,6 +118,20 @@ impl Server {
                 Ok(other)
             }
         }
+    }
+
+    /// The user that a plane's old server names, for that plane and no other.
+    async fn passed_on(&self, context: &Context, headers: &HeaderMap, address: &Address) -> Option<Arc<User>> {
+        let chain = context.peer.presented_chain();
+        if chain.is_empty() || !headers.contains_key(PASSED_USER) {
+            return None;
+        }
+        let plane = match address {
+            Address::Plane(_) | Address::Project(_) => self.plane(address).await.ok()?,
+            _ => return None,
+        };
+        let user = plane.moved_from.as_ref()?.prove(chain, headers)?;
+        Some(Arc::new(self.authenticator.trusted(user)))
     }
 
     /// A user whom a proxy named, as one of the plane that the request is for if that is what the proxy says.

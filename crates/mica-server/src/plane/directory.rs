@@ -25,7 +25,7 @@ use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
-use super::{Context, MovedTo, Plane, State};
+use super::{Context, MovedFrom, MovedTo, Plane, State};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
 use crate::base::Birth;
@@ -74,6 +74,8 @@ struct StateRecord {
     parent: Option<Parent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moved_to: Option<MovedTo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moved_from: Option<MovedFrom>,
 }
 
 impl StateRecord {
@@ -87,6 +89,7 @@ impl StateRecord {
             audit: Value::Null,
             parent: None,
             moved_to: None,
+            moved_from: None,
         }
     }
 
@@ -100,6 +103,7 @@ impl StateRecord {
             audit: plane["spec"]["audit"].clone(),
             parent: Parent::of(plane),
             moved_to: MovedTo::of(plane),
+            moved_from: MovedFrom::of(plane),
         }
     }
 }
@@ -392,6 +396,7 @@ impl Directory {
             birth_revision,
             arrival: record.arrival,
             moved_to: recorded.moved_to.map(Arc::new),
+            moved_from: recorded.moved_from.and_then(|from| from.passer()),
             loud: Arc::default(),
         }))
     }
@@ -595,6 +600,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         birth_revision: Revision(0),
         arrival: None,
         moved_to: None,
+        moved_from: None,
         loud: Arc::default(),
     }
 }

@@ -352,6 +352,7 @@ fn validate_spec(plane: &Value) -> ErrorList {
         errors.push(Error::not_supported(&spec.child("state"), state, &STATES));
     }
     errors.extend(moved::validate(plane, &spec.child("movedTo")));
+    errors.extend(moved::validate_from(plane, &spec.child("movedFrom")));
     let profile = object::string(plane, &["spec", "profile"]);
     if !profile.is_empty() && Profile::parse(profile).is_none() {
         let known = Profile::ALL.map(Profile::as_str);

@@ -25,6 +25,7 @@ use mica_machinery::kind::Profile;
 use mica_store::{Compare, Key, PlaneKeys, Record, Revision};
 
 use crate::audit::plane::PlaneAudit;
+use crate::authn::FrontProxy;
 use crate::authz::parent::Parent;
 use crate::authz::{Grant, Target};
 use crate::base::{BaseLayer, Birth, Layers};
@@ -35,7 +36,7 @@ use crate::scheme::Scheme;
 use crate::stored::{self, Content, Stored};
 use class::Class;
 use limits::Limits;
-pub use moved::MovedTo;
+pub use moved::{MovedFrom, MovedTo};
 
 /// When to ask again while a plane is moved, in seconds: writes wait no longer than it takes to send the last changes.
 const RETRY_AFTER: u64 = 1;
@@ -144,6 +145,8 @@ pub struct Plane {
     pub arrival: Option<Arrival>,
     /// Where it is now, if it has moved.
     pub moved_to: Option<Arc<MovedTo>>,
+    /// Where it was before, if that server's word counts for what it passes on.
+    pub moved_from: Option<Arc<FrontProxy>>,
     /// Whether the plane asks for more than its turns.
     pub loud: Arc<Loud>,
 }

@@ -1,7 +1,10 @@
-//! Where a plane went: what its old address says of it, and what it takes to pass requests on.
+//! Where a plane went and came from: what its old address says of it, what it takes to pass requests on, and who may.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use mica_machinery::field::{Error, ErrorList, Path};
 use mica_machinery::kind::webhook::validate_url;
@@ -10,8 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Plane;
+use crate::authn::{FrontProxy, Headers};
 use crate::egress::ClientConfig;
 use crate::error::ApiError;
+
+/// The common name of the certificate by which a plane's old server proves itself to its new one.
+pub const PASSER: &str = "mica-pass";
 
 /// What happens to requests that still come to the old address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -47,6 +54,30 @@ impl MovedTo {
         let config = json!({"url": self.server, "caBundle": self.ca_bundle});
         ClientConfig::from_value(&config)
             .map_err(|error| ApiError::internal("a plane's new address cannot be read").because(error))
+    }
+}
+
+/// `spec.movedFrom` of a Plane: the server that passes on what still comes there, and says who asks.
+///
+/// Its word counts for this plane alone, which was all its own before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedFrom {
+    /// Who signs the certificate that it shows: base64 of PEM.
+    pub ca_bundle: String,
+}
+
+impl MovedFrom {
+    /// What a Plane says, if that is complete.
+    pub(super) fn of(plane: &Value) -> Option<Self> {
+        serde_json::from_value(plane["spec"]["movedFrom"].clone()).ok()
+    }
+
+    /// What that server's requests are told by. Nothing is, if this was stored by somebody who does not check it.
+    pub(super) fn passer(&self) -> Option<Arc<FrontProxy>> {
+        let pem = String::from_utf8(STANDARD.decode(&self.ca_bundle).ok()?).ok()?;
+        let proxy = FrontProxy::new(&pem, vec![PASSER.to_owned()], Headers::usual());
+        proxy.ok().map(Arc::new)
     }
 }
 
@@ -97,6 +128,23 @@ pub(super) fn validate(plane: &Value, path: &Path) -> ErrorList {
         errors.push(Error::invalid(&path.child("caBundle"), "", error.to_string()));
     }
     errors
+}
+
+/// What is wrong with `spec.movedFrom`.
+pub(super) fn validate_from(plane: &Value, path: &Path) -> ErrorList {
+    let from = &plane["spec"]["movedFrom"];
+    if from.is_null() {
+        return ErrorList::new();
+    }
+    let path = path.child("caBundle");
+    match MovedFrom::of(plane) {
+        Some(from) if from.ca_bundle.is_empty() => vec![Error::required(&path, "who signs that server's certificate")],
+        None => vec![Error::required(&path, "who signs that server's certificate")],
+        Some(from) if from.passer().is_none() => {
+            vec![Error::invalid(&path, "", "it is not base64 of certificates in PEM")]
+        }
+        Some(_) => ErrorList::new(),
+    }
 }
 
 /// Which states may follow which. The steps of a move come one after another, so that none can be left out by mistake.

@@ -28,12 +28,10 @@ use crate::egress::ClientConfig;
 use crate::error::ApiError;
 use crate::http::{Body, Context, RequestBody, is_websocket};
 use crate::pki::{Authority, Identity, Issued};
-use crate::plane::moved::{self, MovedTo, Requests};
+use crate::plane::moved::{self, MovedTo, PASSER, Requests};
 use crate::plane::{Plane, State};
 use crate::request::{Address, Located, Query};
 
-/// The common name of the certificate that this server shows.
-pub const PASSER: &str = "mica-pass";
 /// Requests passed on at once, watches included. More are told to wait.
 const PASSED: usize = 10_000;
 /// How long connecting may take.

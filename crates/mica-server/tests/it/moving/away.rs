@@ -1,17 +1,14 @@
 //! The old address of a plane that has moved.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mica_server::authn::{Authenticator, FrontProxy, Headers};
 use serde_json::{Value, json};
 
 use super::super::fixture::certificate_in;
 use super::super::world::{Api, MAPS, PLANES, World, map, plane, revision_of, text};
 use super::{furnish, reached};
 
-/// An old server, and a new one that lets the old one say who asks.
+/// An old server, and a new one that lets the old one say who asks for the plane that came from it.
 struct Away {
     old: World,
     new: World,
@@ -23,24 +20,13 @@ impl Away {
     /// The plane is on both, and open on the new one.
     async fn moved() -> (Self, u64) {
         let old = World::start().await;
-        let list = |name: &str| vec![name.to_owned()];
-        let headers = Headers {
-            username: list("X-Remote-User"),
-            uid: list("X-Remote-Uid"),
-            group: list("X-Remote-Group"),
-            extra_prefixes: list("X-Remote-Extra-"),
-        };
-        let proxy = FrontProxy::new(old.authority.certificate_pem(), list("mica-pass"), headers).unwrap();
-        let new = World::proving(Authenticator {
-            front_proxy: Some(Arc::new(proxy)),
-            ..Authenticator::default()
-        })
-        .await;
+        let new = World::start().await;
         let (from, to) = (old.root().await, new.root().await);
         from.create_plane("p").await;
         furnish(&from.at_plane("p")).await;
         let mut arriving = plane("p");
-        arriving["spec"] = json!({"state": "Arriving"});
+        let bundle = STANDARD.encode(old.authority.certificate_pem());
+        arriving["spec"] = json!({"state": "Arriving", "movedFrom": {"caBundle": bundle}});
         to.post(PLANES, &arriving).await.expect(201);
         let this = Self { old, new, from, to };
         this.from
@@ -131,6 +117,34 @@ async fn requests_to_the_old_address_are_passed_on_as_their_users() {
     let nobody = away.old.as_user(None).await.at_plane("p").get(MAPS).await;
     assert_eq!(nobody.code(), 403);
     assert!(nobody.message().contains("system:anonymous"), "{}", nobody.message());
+    away.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_servers_word_counts_for_its_plane_alone() {
+    let (away, _) = Away::moved().await;
+    away.to.create_plane("other").await;
+    let passer = certificate_in(&away.old.authority, "mica-pass", None);
+    let passer = away.new.as_user(Some(&passer)).await;
+    let claims = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];
+    let read = async |api: &Api| api.call(http::Method::GET, MAPS, &claims, "").await.code();
+    assert_eq!(read(&passer.at_plane("p")).await, 200);
+    assert_eq!(read(&passer.at_plane("other")).await, 401);
+    assert_eq!(read(&passer).await, 401);
+    // Another certificate of that server is nobody's here.
+    let other = certificate_in(&away.old.authority, "admin", Some("system:masters"));
+    let other = away.new.as_user(Some(&other)).await;
+    assert_eq!(read(&other.at_plane("p")).await, 401);
+    // It counts until the plane says otherwise.
+    let forget = json!({"spec": {"movedFrom": null}});
+    away.to.patch(&format!("{PLANES}/p"), &forget).await.expect(200);
+    assert_eq!(read(&passer.at_plane("p")).await, 401);
+    for from in [json!({}), json!({"caBundle": ""}), json!({"caBundle": STANDARD.encode("none")})] {
+        let patch = json!({"spec": {"movedFrom": from}});
+        let refused = away.to.patch(&format!("{PLANES}/p"), &patch).await;
+        assert_eq!(refused.code(), 422, "{}", refused.json());
+        assert!(refused.message().contains("spec.movedFrom.caBundle"), "{}", refused.message());
+    }
     away.stop().await;
 }
 
