@@ -9,6 +9,7 @@ use mica_machinery::kind;
 use mica_server::start;
 
 use crate::control_plane::args::ControlPlaneArgs;
+use crate::dedicated::DedicatedArgs;
 use crate::tenant::args::{CtxArgs, OrgArgs, ProjectArgs};
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
@@ -152,6 +153,12 @@ pub struct UpArgs {
     /// The form of log lines [default: text]
     #[arg(long, value_enum, env = "MICA_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
+    /// Where log lines go, 32 MiB of them at most [default: the standard error]
+    #[arg(long, value_name = "FILE", env = "MICA_LOG_FILE")]
+    pub log_file: Option<PathBuf>,
+    /// An EncryptionConfiguration: what is hidden in the store
+    #[arg(long, value_name = "FILE", env = "MICA_ENCRYPTION_PROVIDER_CONFIG")]
+    pub encryption_provider_config: Option<PathBuf>,
     /// Send traces to this OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
     #[arg(long, value_name = "URL", env = "MICA_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
@@ -181,6 +188,8 @@ pub struct UpArgs {
     pub controllers: Vec<String>,
     #[command(flatten)]
     pub authorization: AuthorizationArgs,
+    #[command(flatten)]
+    pub dedicated: DedicatedArgs,
 }
 
 /// Who decides what is allowed; the names are kube-apiserver's.

@@ -24,6 +24,7 @@ use serde::Deserialize;
 use crate::audit::AuditFile;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{AuthorizationArgs, LogFormat, Profile, Tenancy, UpArgs};
+use crate::dedicated::{DedicatedFile, DedicatedSettings, HandedDown};
 use crate::exit::Usage;
 use crate::limits::{LimitSettings, LimitsFile};
 use crate::up::running::Transport;
@@ -48,6 +49,7 @@ pub struct Settings {
     pub tenancy: Tenancy,
     pub log: String,
     pub log_format: LogFormat,
+    pub log_file: Option<PathBuf>,
     pub otlp: Option<Otlp>,
     pub drain_timeout: Duration,
     /// Where webhooks may be.
@@ -71,6 +73,8 @@ pub struct Settings {
     pub authorization: Source,
     /// Which controllers run in this process.
     pub controllers: Selection,
+    /// How control planes get servers of their own.
+    pub dedicated: DedicatedSettings,
 }
 
 /// Where traces go.
@@ -106,6 +110,7 @@ struct File {
     tenancy: Option<Tenancy>,
     log: Option<String>,
     log_format: Option<LogFormat>,
+    log_file: Option<PathBuf>,
     otlp_endpoint: Option<String>,
     otlp_sampling: Option<f64>,
     drain_timeout: Option<String>,
@@ -122,6 +127,7 @@ struct File {
     limits: LimitsFile,
     authentication: AuthenticationFile,
     encryption: EncryptionFile,
+    dedicated: DedicatedFile,
     tls_min_version: Option<String>,
     tls_cipher_suites: Vec<String>,
     strict_transport_security_directives: Vec<String>,
@@ -246,8 +252,18 @@ impl Settings {
         if let Some(file) = arguments.audit_webhook_config_file {
             audit.webhook.get_or_insert_default().config_file = file;
         }
+        let mut encryption = file.encryption;
+        encryption.provider_config = arguments.encryption_provider_config.or(encryption.provider_config);
+        let log = arguments.log.or(file.log).unwrap_or_else(|| "info".to_owned());
+        let handed_down = HandedDown {
+            data_dir: &data_dir,
+            log: &log,
+            encryption: encryption.provider_config.as_deref(),
+        };
+        let dedicated = file.dedicated.settings(arguments.dedicated, &handed_down)?;
         Ok(Self {
             audit: audit.options(&data_dir)?,
+            dedicated,
             data_dir,
             authenticator: authenticator.map_err(|problem| Usage(format!("authentication: {problem}")))?,
             reload,
@@ -261,14 +277,15 @@ impl Settings {
             store: StoreAddress::parse(arguments.store.or(file.store).as_deref().unwrap_or("embedded"))?,
             profile: arguments.profile.or(file.profile).unwrap_or_default(),
             tenancy: arguments.tenancy.or(file.tenancy).unwrap_or_default(),
-            log: arguments.log.or(file.log).unwrap_or_else(|| "info".to_owned()),
+            log,
             log_format: arguments.log_format.or(file.log_format).unwrap_or_default(),
+            log_file: arguments.log_file.or(file.log_file),
             otlp: endpoint.map(|endpoint| otlp(&endpoint, sampling)).transpose()?,
             drain_timeout,
             egress: file.egress.options()?,
             limits: file.limits.settings()?,
             transport,
-            encryption: file.encryption.load()?,
+            encryption: encryption.load()?,
             accounts: if file.admission.service_accounts {
                 PodAccounts::Required
             } else {

@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod control_plane;
 mod definitions;
+mod dedicated;
 mod dropin;
 mod exit;
 mod limits;

@@ -72,7 +72,15 @@ pub fn version(output: Output) -> anyhow::Result<()> {
     let mica = env!("CARGO_PKG_VERSION");
     let kubernetes = mica_server::version::KUBERNETES;
     match output {
-        Output::Json => print_json(&json!({"mica": mica, "kubernetes": kubernetes})),
+        Output::Json => {
+            // The newest formats of stores that are read, and those that are written: what may follow what on the same data.
+            let etcd = mica_store::etcd::FORMAT
+                .rsplit('-')
+                .next()
+                .and_then(|number| number.parse::<u32>().ok());
+            let store = json!({"embedded": mica_store::embedded::FORMAT_VERSION, "etcd": etcd.unwrap_or_default()});
+            print_json(&json!({"mica": mica, "kubernetes": kubernetes, "store": store}))
+        }
         Output::Table | Output::Name => Ok(print(&format!("mica {mica} (Kubernetes {kubernetes})\n"))?),
     }
 }

@@ -98,6 +98,11 @@ pub mod reason {
     pub const ADDON_NOT_FOUND: &str = "AddonNotFound";
     pub const ADDON_FAILED: &str = "AddonFailed";
     pub const PROVIDER_NOT_FOUND: &str = "ProviderNotFound";
+    /// The provider runs no such version, or it may not follow the one that runs.
+    pub const VERSION_NOT_POSSIBLE: &str = "VersionNotPossible";
+    pub const INVALID_PARAMETERS: &str = "InvalidParameters";
+    /// A server stays with the provider that made it.
+    pub const PROVIDER_CHANGED: &str = "ProviderChanged";
     pub const PROVISIONING: &str = "Provisioning";
     pub const PLANE_NOT_ACTIVE: &str = "PlaneNotActive";
     pub const NAMESPACE_TAKEN: &str = "NamespaceTaken";

@@ -15,6 +15,7 @@ mod provision;
 mod reconcile;
 mod remove;
 mod settings;
+mod upgrade;
 mod wake;
 
 use std::sync::Arc;

@@ -70,6 +70,7 @@ impl ControlPlanes {
         if !Box::pin(self.plane(at, home, report)).await? {
             return Ok(settled.again);
         }
+        self.tell_what_is_held(at, report);
         match endpoint::resolve(at, &home.url) {
             Ok(endpoints) => {
                 report.done(condition::ENDPOINT_READY, &endpoints.internal);

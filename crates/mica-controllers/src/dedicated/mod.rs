@@ -3,19 +3,39 @@
 //! A dedicated control plane is a plane of the same name on a server that has no other. So a provider gives a [`Home`], and
 //! everything else (the plane, credentials, addons, endpoints) is as it is on the shared server.
 
+mod etcd;
+mod launch;
+mod pid;
+mod place;
+mod plan;
+mod process;
+mod record;
+mod storage;
+mod version;
+mod ward;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mica_api::control_plane::DeletionPolicy;
+use mica_api::control_plane::{DeletionPolicy, reason};
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use crate::control_plane::Home;
+pub use etcd::{EtcdOptions, Ranges};
+pub use place::{Options, PORTS, Place};
+pub use process::Process;
+pub use version::{Binary, Versions};
+
+/// The condition that says why a server is not of the version, or on the store, that was asked for.
+pub const UPGRADED: &str = "Upgraded";
 
 /// The provider of control planes that name none.
 pub const DEFAULT_KIND: &str = "Process";
 
 /// A server that is to be there.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Wanted {
     /// The ControlPlane's name.
     pub name: String,
@@ -52,7 +72,7 @@ pub enum Retired {
 }
 
 /// Why a server cannot be as it is wanted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// What is asked for cannot be: nothing changes until that does.
     #[error("{message}")]
@@ -60,6 +80,32 @@ pub enum Refused {
     /// It failed, and may not the next time.
     #[error("{message}")]
     Failed { message: String },
+}
+
+impl Refused {
+    fn failed(message: String) -> Self {
+        Self::Failed { message }
+    }
+
+    fn name(message: String) -> Self {
+        let reason = reason::INVALID_CLUSTER_PATH;
+        Self::Unacceptable { reason, message }
+    }
+
+    fn parameters(message: String) -> Self {
+        let reason = reason::INVALID_PARAMETERS;
+        Self::Unacceptable { reason, message }
+    }
+
+    fn version(message: String) -> Self {
+        let reason = reason::VERSION_NOT_POSSIBLE;
+        Self::Unacceptable { reason, message }
+    }
+
+    fn provider(message: String) -> Self {
+        let reason = reason::PROVIDER_CHANGED;
+        Self::Unacceptable { reason, message }
+    }
 }
 
 /// Runs servers. Everything here can be asked again at any time, and answers at once: what takes longer goes on by itself and
@@ -77,6 +123,11 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Ends the server of a control plane; what it held is kept or destroyed. One that is not there is done.
     async fn retire(&self, name: &str, policy: DeletionPolicy) -> Result<Retired, Refused>;
+
+    /// Why a server that runs is not what was asked for: it goes on as it was.
+    fn held(&self, _name: &str) -> Option<Refused> {
+        None
+    }
 
     /// Names of control planes whose server came, went or changed.
     fn changes(&self) -> broadcast::Receiver<String>;

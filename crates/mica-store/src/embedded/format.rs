@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::store::Revision;
 
 /// What this program writes, and the newest it can read.
-pub(super) const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// Room for the segment header: one disk sector, so that writing the first frame does not touch it.
 pub(super) const SEGMENT_HEADER: u64 = 512;

@@ -53,6 +53,7 @@ use signal::Signals;
 pub use backup::{BackupSummary, RestoreError, restore};
 pub use check::CheckReport;
 pub use disk::Durability;
+pub use format::FORMAT_VERSION;
 pub use options::{AutoCompaction, OpenError, Options, Stats};
 #[doc(hidden)]
 pub use probe::probe;

@@ -17,6 +17,7 @@ mod progress;
 mod proto;
 mod pump;
 mod quiet;
+pub mod range;
 mod read;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ use quiet::Quiet;
 
 pub use config::{Credentials, DEFAULT_PREFIX, EtcdConfig, InvalidConfig, TlsFiles};
 pub use connect::ConnectError;
+pub use layout::FORMAT;
 
 /// Revisions of the recent past that a starting server reads into the hub's memory, so that clients which were connected
 /// to the process before it can resume. Well within what the hub remembers.

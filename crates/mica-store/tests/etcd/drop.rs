@@ -1,9 +1,11 @@
 //! Dropping planes that hold many resources.
 
 use mica_api::GroupResource;
-use mica_store::{Compare, KeyRange, RangeQuery, Store, Txn, Write};
+use mica_store::{Compare, EtcdStore, KeyRange, RangeQuery, Store, Txn, Write};
 
-use crate::server::{EtcdServer, commit, next, plane, put, thing, value, write};
+use mica_store::etcd::range;
+
+use crate::server::{EtcdServer, commit, config, next, plane, put, thing, value, write};
 
 fn resource(number: usize) -> GroupResource {
     GroupResource::new("example.com", &format!("kind{number}s"))
@@ -45,6 +47,36 @@ async fn a_plane_of_many_resources_is_dropped_in_one_revision() {
     };
     assert!(store.range(query(None)).await.unwrap().records.is_empty());
     assert_eq!(store.range(query(Some(before))).await.unwrap().records.len(), RESOURCES);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prefix_is_cleared_whole_and_its_neighbours_are_not() {
+    const OBJECTS: usize = 2500;
+    let etcd = EtcdServer::start();
+    let below = |prefix: &str| {
+        let mut config = config([etcd.endpoint()]);
+        config.prefix = prefix.to_owned();
+        config
+    };
+    let (doomed, neighbour) = (below("/all/a"), below("/all/a-b"));
+    assert!(range::is_empty(&doomed).await.unwrap());
+    let plane = plane();
+    for (config, objects) in [(&doomed, OBJECTS), (&neighbour, 1)] {
+        let store = EtcdStore::connect(config.clone()).await.unwrap();
+        let writes = (0..objects).map(|number| put(&thing(plane, &format!("t{number}")), "v").writes);
+        let writes: Vec<Write> = writes.flatten().collect();
+        for some in writes.chunks(50) {
+            let compares = Vec::new();
+            let writes = some.to_vec();
+            commit(&store, Txn { compares, writes }).await;
+        }
+        assert!(!range::is_empty(config).await.unwrap());
+    }
+    range::clear(&doomed).await.unwrap();
+    assert!(range::is_empty(&doomed).await.unwrap());
+    range::clear(&doomed).await.unwrap();
+    let store = EtcdStore::connect(neighbour).await.unwrap();
+    assert_eq!(value(&store, &thing(plane, "t0")).await.as_deref(), Some("v"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

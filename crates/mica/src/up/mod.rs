@@ -40,7 +40,8 @@ pub fn run(arguments: Box<UpArgs>) -> anyhow::Result<()> {
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<()> {
-    let tracing = trace::init(&settings.log, settings.log_format, settings.otlp.as_ref())?;
+    let file = settings.log_file.as_deref();
+    let tracing = trace::init_to(file, &settings.log, settings.log_format, settings.otlp.as_ref())?;
     running::until_stopped(Box::pin(start(&settings)), settings.drain_timeout).await?;
     tracing.flush().await;
     Ok(())

@@ -39,6 +39,8 @@ fn help_and_version_and_completion_print() {
     );
     let (code, version, _) = run(home, &["version", "-o", "json"]);
     assert_eq!((code, version.contains("\"kubernetes\": \"1.36")), (0, true));
+    let version: serde_json::Value = serde_json::from_str(&version).unwrap();
+    assert_eq!(version["store"], serde_json::json!({"embedded": 1, "etcd": 1}));
     for shell in ["bash", "zsh", "fish"] {
         let (code, script, _) = run(home, &["completion", shell]);
         assert_eq!((code, script.contains("kubeconfig")), (0, true), "{shell}");

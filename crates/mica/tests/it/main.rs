@@ -5,6 +5,7 @@
 mod commands;
 mod control_plane;
 mod controllers;
+mod dedicated;
 mod dropin;
 mod fake;
 mod guide;

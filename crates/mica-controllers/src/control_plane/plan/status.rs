@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::Endpoints;
 use super::{Observed, Problem};
 use crate::condition::{Change, find, with_generation};
+use crate::dedicated::UPGRADED;
 use crate::event::{Severity, Told};
 
 /// Reasons that nothing but a change of what was asked for takes away.
@@ -22,6 +23,8 @@ const LASTING: [&str; 11] = [
     reason::ADDON_FAILED,
     reason::FAILED,
 ];
+/// Conditions that say nothing of whether a control plane can be used.
+const ASIDE: [&str; 2] = [condition::MIGRATED, UPGRADED];
 /// The longest message of a condition.
 const LONGEST_MESSAGE: usize = 4096;
 
@@ -60,7 +63,7 @@ impl Report {
         let wrong = self
             .changes
             .iter()
-            .find(|change| change.status != "True" && change.r#type != condition::MIGRATED);
+            .find(|change| change.status != "True" && !ASIDE.contains(&change.r#type));
         match wrong {
             Some(change) => Change::new(condition::READY, "False", &change.reason, &change.message),
             None => Change::new(

@@ -139,11 +139,19 @@ async fn the_old_servers_word_counts_for_its_plane_alone() {
     let forget = json!({"spec": {"movedFrom": null}});
     away.to.patch(&format!("{PLANES}/p"), &forget).await.expect(200);
     assert_eq!(read(&passer.at_plane("p")).await, 401);
-    for from in [json!({}), json!({"caBundle": ""}), json!({"caBundle": STANDARD.encode("none")})] {
+    for from in [
+        json!({}),
+        json!({"caBundle": ""}),
+        json!({"caBundle": STANDARD.encode("none")}),
+    ] {
         let patch = json!({"spec": {"movedFrom": from}});
         let refused = away.to.patch(&format!("{PLANES}/p"), &patch).await;
         assert_eq!(refused.code(), 422, "{}", refused.json());
-        assert!(refused.message().contains("spec.movedFrom.caBundle"), "{}", refused.message());
+        assert!(
+            refused.message().contains("spec.movedFrom.caBundle"),
+            "{}",
+            refused.message()
+        );
     }
     away.stop().await;
 }

@@ -1,0 +1,174 @@
+//! Servers with data in etcd.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use mica_api::control_plane::{DeletionPolicy, reason};
+use mica_controllers::dedicated::{EtcdOptions, Process, Provider, Provisioned, Ranges, Refused, Wanted};
+use mica_store::etcd::{EtcdConfig, range};
+
+use super::shop::{PATIENCE, Shop, has, put, retired, running, until, wanted};
+
+/// Held by a shell that kills it when its standard input ends, also when the test is killed.
+const HOLDER: &str = r#""$@" >/dev/null 2>&1 & cat >/dev/null; kill -9 $!; wait"#;
+
+/// An etcd of a test's own.
+struct Etcd {
+    _data: tempfile::TempDir,
+    holder: Child,
+    endpoint: String,
+}
+
+impl Etcd {
+    async fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let port = || {
+            TcpListener::bind(("127.0.0.1", 0))
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port()
+        };
+        let (endpoint, peer) = (
+            format!("http://127.0.0.1:{}", port()),
+            format!("http://127.0.0.1:{}", port()),
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", HOLDER, "etcd"]).arg(binary());
+        command.arg("--data-dir").arg(data.path());
+        command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}")]);
+        let holder = command.stdin(Stdio::piped()).spawn().unwrap();
+        let etcd = Self {
+            _data: data,
+            holder,
+            endpoint,
+        };
+        assert!(range::is_empty(&etcd.config("/none")).await.unwrap());
+        etcd
+    }
+
+    fn config(&self, prefix: &str) -> EtcdConfig {
+        let mut config = EtcdConfig::new([self.endpoint.clone()]);
+        config.prefix = prefix.to_owned();
+        config.connect_timeout = PATIENCE;
+        config
+    }
+
+    fn store(&self) -> String {
+        self.endpoint.replace("http://", "etcd://")
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+/// `MICA_TEST_ETCD` names another etcd than the one on the path.
+fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("MICA_TEST_ETCD") {
+        return path.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join("etcd"))
+        .find(|file| file.is_file())
+        .expect("these tests need etcd, and none is on the PATH: run `make test`, which installs it")
+}
+
+struct Client;
+
+#[async_trait::async_trait]
+impl Ranges for Client {
+    async fn is_empty(&self, store: &str) -> Result<bool, String> {
+        let config = EtcdConfig::from_url(store).unwrap();
+        range::is_empty(&config).await.map_err(|error| error.to_string())
+    }
+
+    async fn clear(&self, store: &str) -> Result<(), String> {
+        let config = EtcdConfig::from_url(store).unwrap();
+        range::clear(&config).await.map_err(|error| error.to_string())
+    }
+}
+
+fn provider(shop: &Shop, shared: Option<String>) -> Process {
+    let options = EtcdOptions {
+        shared,
+        reserved: Some("/mica".to_owned()),
+        ranges: Arc::new(Client),
+    };
+    Process::etcd(shop.place(), options)
+}
+
+fn with(mut wanted: Wanted, parameters: &[(&str, &str)]) -> Wanted {
+    let parameters = parameters
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    wanted.parameters.extend(parameters);
+    wanted
+}
+
+/// Why something is not acceptable.
+async fn refusal(provider: &Process, wanted: &Wanted) -> String {
+    until(provider, "the refusal", async || {
+        match provider.provision(wanted).await {
+            Err(Refused::Unacceptable { reason, message }) => {
+                assert_eq!(reason, reason::INVALID_PARAMETERS, "{message}");
+                Some(message)
+            }
+            Ok(Provisioned::Pending { .. }) => None,
+            Ok(Provisioned::Running { .. }) => panic!("it runs"),
+            Err(Refused::Failed { message }) => panic!("{message}"),
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_share_an_etcd_each_below_its_prefix_which_goes_with_it() {
+    let (shop, etcd) = (Shop::new(), Etcd::start().await);
+    let provider = provider(&shop, Some(etcd.store()));
+    assert_eq!(provider.kind(), "Etcd");
+    let (one, _) = running(&provider, &wanted("one", None)).await;
+    let parameters = [("endpoints", etcd.endpoint.as_str()), ("prefix", "/mine")];
+    let other = with(wanted("two", None), &parameters);
+    let (two, _) = running(&provider, &other).await;
+    put(&one, "of-one").await;
+    put(&two, "of-two").await;
+    assert!(!has(&one, "of-two").await && !has(&two, "of-one").await);
+    let empty = async |prefix: &str| range::is_empty(&etcd.config(prefix)).await.unwrap();
+    assert!(!empty("/mica-dedicated/one").await && !empty("/mine").await);
+    // What is another's is not given away, nor what surrounds it, nor what somebody else filled.
+    for (prefix, said) in [
+        (
+            "/mica",
+            "the prefix \"/mica\" and \"/mica\" of the shared server lie in one another: choose another",
+        ),
+        (
+            "/mine/too",
+            "the prefix \"/mine/too\" and \"/mine\" of two lie in one another: choose another",
+        ),
+        (
+            "/mica-dedicated",
+            "the prefix \"/mica-dedicated\" and \"/mica-dedicated/one\" of one lie in one another: choose another",
+        ),
+    ] {
+        let wanted = with(wanted("three", None), &[("prefix", prefix)]);
+        assert_eq!(refusal(&provider, &wanted).await, said);
+    }
+    retired(&provider, "one", DeletionPolicy::Destroy).await;
+    assert!(empty("/mica-dedicated/one").await && !empty("/mine").await);
+    assert!(has(&two, "of-two").await);
+    retired(&provider, "two", DeletionPolicy::Retain).await;
+    assert!(!empty("/mine").await);
+    let (two, _) = running(&provider, &other).await;
+    assert!(has(&two, "of-two").await);
+    retired(&provider, "two", DeletionPolicy::Destroy).await;
+    assert!(empty("/mine").await);
+}
