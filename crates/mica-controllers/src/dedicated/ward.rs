@@ -469,11 +469,25 @@ async fn ready(paths: &Paths) -> Home {
     let mut pause = FIRST_LOOK;
     loop {
         if let Ok(home) = Box::pin(launch::home(paths)).await
-            && let Ok(Ok(_)) = tokio::time::timeout(LOOK, home.api.get(PROBE)).await
+            && let Ok(true) = tokio::time::timeout(LOOK, answers(&home)).await
         {
             return home;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_LOOK);
     }
+}
+
+async fn answers(home: &Home) -> bool {
+    // A request to nobody would stand in the log as an error, and a server that starts is none.
+    listens(&home.url).await && home.api.get(PROBE).await.is_ok()
+}
+
+async fn listens(url: &str) -> bool {
+    let Ok(url) = url.parse::<http::Uri>() else { return true };
+    let (Some(host), Some(port)) = (url.host(), url.port_u16()) else {
+        return true;
+    };
+    let host = host.trim_matches(['[', ']']);
+    tokio::net::TcpStream::connect((host, port)).await.is_ok()
 }
