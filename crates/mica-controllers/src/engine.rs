@@ -49,7 +49,7 @@ pub trait Controller: Send + Sync + 'static {
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal>;
     /// Hears what no notice tells (other servers, say), for as long as the workers run.
     async fn listen(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

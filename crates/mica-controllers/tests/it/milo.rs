@@ -217,7 +217,7 @@ async fn hundreds_of_projects_come_go_and_are_suspended_and_each_is_engaged_and_
     assert_eq!(version.major, "1", "what is engaged answers");
 
     for_each(&root, suspended, async |root, i| {
-        drop(suspend(root, &name(i), &name(i)).await)
+        drop(suspend(root, &name(i), &name(i)).await);
     })
     .await;
     until_tallied(&tallies, |i| [1, usize::from(suspended(i))], COUNT).await;
@@ -232,7 +232,7 @@ async fn hundreds_of_projects_come_go_and_are_suspended_and_each_is_engaged_and_
     )
     .await;
     for_each(&root, deleted, async |root, i| {
-        root.delete(&format!("{PROJECTS}/{}", name(i))).await
+        root.delete(&format!("{PROJECTS}/{}", name(i))).await;
     })
     .await;
     let gone = |i: usize| usize::from(suspended(i)) + usize::from(deleted(i));
