@@ -129,7 +129,6 @@ impl ControlPlanes {
         Ok(self.parameters(at).await?.map(|parameters| Server {
             version: dedicated.version.filter(|version| !version.is_empty()),
             parameters,
-            trusts: self.settings.home.ca.clone(),
             ..any_server(at)
         }))
     }
@@ -281,6 +280,5 @@ pub fn any_server(at: &Observed) -> Server {
         cluster_path: at.cluster_path().to_owned(),
         version: None,
         parameters: BTreeMap::new(),
-        trusts: None,
     }
 }

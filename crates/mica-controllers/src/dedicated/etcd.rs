@@ -219,7 +219,6 @@ mod tests {
             name: "a".to_owned(),
             cluster_path: "a".to_owned(),
             version: None,
-            trusts: None,
             parameters: parameters
                 .iter()
                 .map(|(name, value)| (name.to_string(), value.to_string()))

@@ -45,8 +45,6 @@ pub struct Wanted {
     pub version: Option<String>,
     /// What `parametersRef` holds.
     pub parameters: BTreeMap<String, String>,
-    /// Who signs the certificate by which the shared server passes requests on, in PEM; and to whom this one passes them.
-    pub trusts: Option<String>,
 }
 
 /// How a server stands.

@@ -44,7 +44,7 @@ pub async fn run(
     for name in names {
         if let Some(policy) = policy {
             change(client, name, |object| {
-                object["spec"]["deletionPolicy"] = policy.as_str().into()
+                object["spec"]["deletionPolicy"] = policy.as_str().into();
             })
             .await?;
         }

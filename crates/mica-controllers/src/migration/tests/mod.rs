@@ -214,7 +214,6 @@ impl World {
             cluster_path: "p".to_owned(),
             version: None,
             parameters: std::collections::BTreeMap::new(),
-            trusts: None,
         };
         let (wanted, generation, reported, published) = {
             let kept = self.kept.lock();

@@ -114,7 +114,6 @@ pub fn wanted(name: &str, version: Option<&str>) -> Wanted {
         cluster_path: name.to_owned(),
         version: version.map(str::to_owned),
         parameters: BTreeMap::new(),
-        trusts: None,
     }
 }
 
