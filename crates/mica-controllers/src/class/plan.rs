@@ -39,7 +39,7 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
     };
     let before = &class["status"];
     let status = json!({
-        "conditions": condition::with(&before["conditions"], &[accepted], now),
+        "conditions": condition::with(&before["conditions"], &[accepted], &class["metadata"]["generation"], now),
         "observedGeneration": class["metadata"]["generation"],
     });
     let changes = status.as_object()?.iter().any(|(field, value)| before[field] != *value);

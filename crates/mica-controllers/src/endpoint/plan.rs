@@ -26,7 +26,12 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
         return None;
     }
     let before = &endpoint["status"];
-    let mut conditions = condition::with(&before["conditions"], &[ready(endpoint)], now);
+    let mut conditions = condition::with(
+        &before["conditions"],
+        &[ready(endpoint)],
+        &endpoint["metadata"]["generation"],
+        now,
+    );
     if observed.routed == Routed::Nobody
         && let Some(all) = conditions.as_array_mut()
     {

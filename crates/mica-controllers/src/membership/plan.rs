@@ -47,7 +47,7 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
         .collect();
     let generation = &membership["metadata"]["generation"];
     let mut status = json!({
-        "conditions": condition::with_generation(&before["conditions"], &[ready, applied], generation, now),
+        "conditions": condition::with(&before["conditions"], &[ready, applied], generation, now),
         "observedGeneration": generation,
     });
     if let Some(organization) = &observed.organization {

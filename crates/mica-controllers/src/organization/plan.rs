@@ -40,7 +40,7 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Step> {
     let onboarded = Change::new("OnboardingComplete", "True", "Ready", "nothing is left to be done");
     let before = &organization["status"];
     let generation = &metadata["generation"];
-    let conditions = condition::with_generation(&before["conditions"], &[ready, onboarded], generation, now);
+    let conditions = condition::with(&before["conditions"], &[ready, onboarded], generation, now);
     if conditions == before["conditions"] && before["observedGeneration"] == *generation {
         return None;
     }

@@ -261,7 +261,7 @@ fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
 /// The conditions of an object, with changes that are about it as it is now.
 fn conditions(object: &Value, changes: &[Change], now: &str) -> Value {
     let generation = &object["metadata"]["generation"];
-    condition::with_generation(&object["status"]["conditions"], changes, generation, now)
+    condition::with(&object["status"]["conditions"], changes, generation, now)
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

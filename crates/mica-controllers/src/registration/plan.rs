@@ -62,7 +62,7 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
     let mut status = json!({
         "ready": resolved.ready.status == "True",
         "observedGeneration": registration["metadata"]["generation"],
-        "conditions": condition::with(&before["conditions"], &[accepted, resolved.ready], now),
+        "conditions": condition::with(&before["conditions"], &[accepted, resolved.ready], &registration["metadata"]["generation"], now),
     });
     let void = resolved.before == Before::IsVoid;
     for (field, value) in [

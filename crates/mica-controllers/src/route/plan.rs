@@ -187,7 +187,7 @@ pub fn status(observed: &Observed, routed: &Routed, verdicts: &[Verdict], now: &
     if by_another && change.status != "True" {
         return None;
     }
-    let after = condition::with(before, &[change], now);
+    let after = condition::with(before, &[change], &endpoint["metadata"]["generation"], now);
     (after != *before).then(|| json!({"conditions": after}))
 }
 

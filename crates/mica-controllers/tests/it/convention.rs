@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use mica_api::control_plane;
 use mica_api::tenancy::{API_VERSION, organization_path, project_path};
 use mica_runtime::conditions::{check, find};
 use mica_server::start::Tenancy;
@@ -99,7 +100,7 @@ fn wrong_in(object: &Value, sum: &str) -> Vec<String> {
 
 /// Planes in every state that a test can bring about.
 async fn make_planes(world: &World, root: &Place) {
-    for name in ["usual", "suspended", "quiet", "going"] {
+    for name in ["plain", "suspended", "quiet", "going"] {
         world.server.plane(name).await;
     }
     for (name, state) in [("suspended", "Suspended"), ("quiet", "ReadOnly")] {
@@ -147,6 +148,46 @@ async fn make_tenants(root: &Place) {
     until_says(root, &format!("{PROJECTS}/going"), "ResourceCleanup", "True").await;
 }
 
+/// Control planes that are ready and that are not, with what they name and what names them.
+async fn make_control_planes(root: &Place) {
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": control_plane::API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let path = |plural: &str| format!("/apis/{}/{plural}", control_plane::API_VERSION);
+    let (planes, classes) = (path(control_plane::CONTROL_PLANES), path(control_plane::CLASSES));
+    let (endpoints, registrations) = (path(control_plane::ENDPOINTS), path(control_plane::REGISTRATIONS));
+    for (name, spec) in [
+        ("small", json!({})),
+        ("odd", json!({"endpoints": {"internal": "no address"}})),
+    ] {
+        root.create(&classes, object("ControlPlaneClass", name, spec)).await;
+    }
+    for (name, url) in [("good", "https://good.kplane.example"), ("bad", "no address")] {
+        let endpoint = object("ControlPlaneEndpoint", name, json!({"endpoint": url}));
+        root.create(&endpoints, endpoint).await;
+    }
+    let named = |class: &str| json!({"classRef": {"name": class}, "endpointRef": {"name": "good"}});
+    for (name, class) in [("usual", "small"), ("classless", "absent")] {
+        root.create(&planes, object("ControlPlane", name, named(class))).await;
+        let registration = object(
+            "ControlPlaneRegistration",
+            name,
+            json!({"controlPlaneRef": {"name": name}}),
+        );
+        root.create(&registrations, registration).await;
+    }
+    for (collection, name, r#type, status) in [
+        (&classes, "small", "Accepted", "True"),
+        (&classes, "odd", "Accepted", "False"),
+        (&endpoints, "good", "Ready", "True"),
+        (&endpoints, "bad", "Ready", "False"),
+        (&planes, "usual", "Ready", "True"),
+        (&planes, "classless", "Ready", "False"),
+        (&registrations, "usual", "Ready", "True"),
+        (&registrations, "classless", "Ready", "False"),
+    ] {
+        until_says(root, &format!("{collection}/{name}"), r#type, status).await;
+    }
+}
+
 /// The kinds of a version, with their plurals.
 async fn kinds(root: &Place, version: &str) -> Vec<(String, String)> {
     let document = root.get(&format!("/apis/{version}")).await.unwrap();
@@ -163,6 +204,7 @@ async fn every_kind_of_ours_has_conditions_by_one_convention() {
     let root = world.root();
     make_planes(&world, &root).await;
     make_tenants(&root).await;
+    make_control_planes(&root).await;
     let (mut wrong, mut seen, mut filled) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let groups = root.get("/apis").await.unwrap();
     let ours = groups["groups"].as_array().unwrap().iter();
@@ -200,13 +242,7 @@ async fn every_kind_of_ours_has_conditions_by_one_convention() {
     assert!(wrong.is_empty(), "conditions:\n  {}", wrong.join("\n  "));
     let missing: Vec<_> = SUMS.iter().filter(|(kind, _)| !seen.contains(*kind)).collect();
     assert!(missing.is_empty(), "{missing:?} are not served");
-    for kind in [
-        "Plane",
-        "Organization",
-        "OrganizationMembership",
-        "Project",
-        "ProjectControlPlane",
-    ] {
+    for (kind, _) in SUMS {
         assert!(filled.contains(kind), "there is no {kind}");
     }
 }

@@ -32,7 +32,7 @@ mod whole;
 
 use whole::{Website, WebsiteSpec};
 
-const PLANES: usize = 40;
+const PLANES: usize = 200;
 
 /// A manager over all planes of a server.
 struct Fleet {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoints;
 use super::{Observed, Problem};
-use crate::condition::{Change, find, with_generation};
+use crate::condition::{Change, find, with};
 use crate::dedicated::UPGRADED;
 use crate::event::{Severity, Told};
 
@@ -97,7 +97,7 @@ pub fn plan(at: &Observed, report: &Report, now: &str) -> (Option<Value>, Vec<To
     let phase = report.phase(&ready);
     let mut changes = report.changes.clone();
     changes.push(ready);
-    let mut conditions = with_generation(&present["conditions"], &changes, generation, now);
+    let mut conditions = with(&present["conditions"], &changes, generation, now);
     if let Some(all) = conditions.as_array_mut() {
         all.retain(|one| !report.dropped.iter().any(|dropped| one["type"] == *dropped));
     }
