@@ -34,9 +34,12 @@ pub async fn projects(bench: &Bench, subject: &Subject, report: &mut impl FnMut(
     let running = subject.start(&bench.scratch).await?;
     let organization = r#"{"apiVersion":"resourcemanager.miloapis.com/v1alpha1","kind":"Organization","metadata":{"name":"bench"},"spec":{"type":"Standard"}}"#;
     call(&running.endpoint, "POST", ORGANIZATIONS, organization.as_bytes()).await?;
+    // Projects are made in the view of their organization, and seen in root.
+    let made_in = format!("{ORGANIZATIONS}/bench/control-plane{PROJECTS}");
     let kind = Kind {
         one: "project",
         many: "projects",
+        made_in: &made_in,
         collection: PROJECTS,
         body: |name| {
             format!(
@@ -46,7 +49,7 @@ pub async fn projects(bench: &Bench, subject: &Subject, report: &mut impl FnMut(
     };
     if bench.wants("projects") {
         kind.measure(bench, subject, &running, report).await?;
-        list(subject, &running, report).await?;
+        list(subject, &running, &made_in, report).await?;
     }
     if bench.wants("project-density") {
         let before = settled(&running.pids()).await;
@@ -67,6 +70,7 @@ pub async fn control_planes(bench: &Bench, subject: &Subject, report: &mut impl 
     let kind = Kind {
         one: "control-plane",
         many: "control-planes",
+        made_in: CONTROL_PLANES,
         collection: CONTROL_PLANES,
         body: |name| {
             format!(
@@ -91,15 +95,16 @@ pub async fn control_planes(bench: &Bench, subject: &Subject, report: &mut impl 
 }
 
 /// What is made, and has a condition Ready.
-struct Kind {
+struct Kind<'a> {
     /// What measurements of one alone and of many are called.
     one: &'static str,
     many: &'static str,
-    collection: &'static str,
+    made_in: &'a str,
+    collection: &'a str,
     body: fn(&str) -> String,
 }
 
-impl Kind {
+impl Kind<'_> {
     async fn measure(
         &self,
         bench: &Bench,
@@ -143,7 +148,7 @@ impl Kind {
     /// Makes so many and waits until the last is ready. Says how long it took to ask for them.
     async fn make(&self, bench: &Bench, running: &Running, prefix: &str, count: u64) -> Result<Duration> {
         let body = (self.body)(&format!("{prefix}{OBJECT_NUMBER}"));
-        let template = Template::new(running.endpoint.request("POST", self.collection, body.as_bytes()));
+        let template = Template::new(running.endpoint.request("POST", self.made_in, body.as_bytes()));
         let source: Source = Arc::new(move |n, request: &mut Vec<u8>| template.write(n, n, request));
         let began = Instant::now();
         let loaded = bench
@@ -199,9 +204,8 @@ fn is_ready(object: &[u8]) -> Result<bool> {
 }
 
 /// The projects of the organization, at its own address.
-async fn list(subject: &Subject, running: &Running, report: &mut impl FnMut(Measurement)) -> Result<()> {
-    let path = format!("{ORGANIZATIONS}/bench/control-plane{PROJECTS}");
-    let request = running.endpoint.request("GET", &path, b"");
+async fn list(subject: &Subject, running: &Running, path: &str, report: &mut impl FnMut(Measurement)) -> Result<()> {
+    let request = running.endpoint.request("GET", path, b"");
     let mut connection = Connection::open(&running.endpoint).await?;
     let mut latency = new_histogram();
     let mut bytes = 0;
