@@ -117,13 +117,7 @@ impl Kind<'_> {
         for number in 0..ALONE {
             let name = format!("alone{number:08}");
             let began = Instant::now();
-            call(
-                &running.endpoint,
-                "POST",
-                self.collection,
-                (self.body)(&name).as_bytes(),
-            )
-            .await?;
+            call(&running.endpoint, "POST", self.made_in, (self.body)(&name).as_bytes()).await?;
             self.ready(running, "alone", number..number + 1).await?;
             latency.saturating_record(began.elapsed().as_nanos() as u64);
         }
