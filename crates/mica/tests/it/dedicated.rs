@@ -1,7 +1,10 @@
 //! Dedicated servers as processes: started, found again, exchanged and ended by their providers.
 
 mod etcd;
+mod migration;
 mod operator;
 mod process;
 mod shop;
+mod site;
 mod version;
+mod witness;
