@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::process::Up;
 use super::shop::PATIENCE;
-use super::site::{CONTROL_PLANES, LOOK, Site, crash, get, insist, inside, is_ready, until};
+use super::site::{CONTROL_PLANES, LOOK, Site, crash, get, inside, insist, is_ready, until};
 use super::witness::{Creator, MAPS, Updater, Watcher};
 
 const NAME: &str = "a";
@@ -218,7 +218,11 @@ async fn run(seed: u64, disturbed: usize) {
         let found = get(&plane, &format!("{MAPS}/{name}")).await;
         let found = found.unwrap_or_else(|refused| panic!("{name} is lost (seed {seed}): {refused:?}"));
         let meta = &found["metadata"];
-        assert_eq!((&meta["uid"], &meta["resourceVersion"]), (uid, version), "{name} (seed {seed})");
+        assert_eq!(
+            (&meta["uid"], &meta["resourceVersion"]),
+            (uid, version),
+            "{name} (seed {seed})"
+        );
     }
     println!(
         "seed {seed}: {} created, {updated} updated, {} seen, {} lists after 410",
