@@ -101,13 +101,20 @@ impl Default for Selection {
     }
 }
 
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&names(&self.0, ","))
+    }
+}
+
 /// A word of the list that means nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is not in the list of known controllers: {known}", known = known())]
+#[error("{0:?} is not in the list of known controllers: {known}", known = names(&Name::ALL, ", "))]
 pub struct Unknown(String);
 
-fn known() -> String {
-    Name::ALL.map(Name::as_str).join(", ")
+fn names(all: &[Name], between: &str) -> String {
+    let names: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
+    names.join(between)
 }
 
 impl Selection {

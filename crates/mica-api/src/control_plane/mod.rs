@@ -39,6 +39,9 @@ pub const REGISTER_ANNOTATION: &str = "controlplane.kplane.dev/register";
 /// On a ControlPlane: the id of a retained plane that it may take over.
 pub const ADOPT_ANNOTATION: &str = "controlplane.kplane.dev/adopt";
 
+/// On a ControlPlane that somebody else runs: who. Nothing is made for it, and its addresses are whole as they stand.
+pub const MANAGED_BY_ANNOTATION: &str = "controlplane.kplane.dev/managed-by";
+
 /// On what belongs to a ControlPlane, its plane among it: the ControlPlane's name, however long.
 pub const CONTROL_PLANE_ANNOTATION: &str = "controlplane.kplane.dev/control-plane";
 /// On a plane: the uid of the ControlPlane whose it is.

@@ -10,7 +10,9 @@ pub mod template;
 pub mod url;
 
 use async_trait::async_trait;
-use mica_api::control_plane::{CONTROL_PLANES, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus, ENDPOINTS, GROUP};
+use mica_api::control_plane::{
+    CONTROL_PLANES, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus, ENDPOINTS, GROUP, MANAGED_BY_ANNOTATION,
+};
 use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
 use serde::de::DeserializeOwned;
@@ -109,6 +111,12 @@ pub fn cluster_path(control_plane: &Value) -> String {
     let said = said.filter(|path| !path.is_empty());
     let name = || control_plane["metadata"]["name"].as_str().unwrap_or_default();
     said.unwrap_or_else(name).to_owned()
+}
+
+/// Whether a control plane says that somebody else runs it.
+pub fn is_anothers(control_plane: &Value) -> bool {
+    let who = control_plane["metadata"]["annotations"][MANAGED_BY_ANNOTATION].as_str();
+    who.is_some_and(|who| !who.is_empty())
 }
 
 /// Whether the host of an endpoint is a route's of the Gateway API.

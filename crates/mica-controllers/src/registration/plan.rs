@@ -189,7 +189,7 @@ fn endpoint_of(
             reason::INVALID_ENDPOINT,
             format!("ControlPlaneEndpoint {:?}: {found:?}: {problem}", named.name),
         )),
-        Ok(_) if endpoint::is_routed_by_gateway(object) => Ok(found),
+        Ok(_) if endpoint::is_routed_by_gateway(object) || endpoint::is_anothers(control_plane) => Ok(found),
         Ok(_) => Ok(url::of_plane(&found, &endpoint::cluster_path(control_plane))),
     }
 }
@@ -322,6 +322,11 @@ mod tests {
             seen.endpoint = Some(endpoint);
             check(&seen, &format!("{expected} kplane-cp-p/s"));
         }
+        // Whoever else runs it need not have planes.
+        let annotations = json!({"controlplane.kplane.dev/managed-by": "somebody"});
+        seen.control_plane.as_mut().expect("it is there")["metadata"]["annotations"] = annotations;
+        seen.endpoint = Some(json!({"spec": {"endpoint": "https://a.example"}}));
+        check(&seen, "true Resolved https://a.example kplane-cp-p/s");
     }
 
     #[test]

@@ -1,17 +1,25 @@
 //! The controllers in the server's own process: they reach it by its API, without a connection.
+//!
+//! Servers that share a store have the same planes: of those that run the same controllers one works, and the others stand by.
 
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use mica_controllers::control_plane::{self, Home};
 use mica_controllers::dedicated::{Process, Provider};
-use mica_controllers::{Api, Options};
+use mica_controllers::{Api, Options, Selection};
+use mica_runtime::ownership::{All, Leader, Ownership, Standby};
 use mica_server::http::{InProcess, Service};
 use mica_server::pki::Authority;
+use sha2::{Digest as _, Sha256};
 
 use super::running::Running;
 use crate::config::{Settings, StoreAddress};
 use crate::dedicated::OnExit;
+
+/// Where the lease is by which servers take turns, and what it is called. Processes of controllers have one of their own.
+const NAMESPACE: &str = "kube-system";
+const LEASE: &str = "mica-server-controllers";
 
 /// Starts the controllers that the settings choose. They are somebody to the server: what they may do is a role of root.
 pub async fn start(settings: &Settings, running: &Running, authority: &Authority, url: &str) -> anyhow::Result<()> {
@@ -30,10 +38,34 @@ pub async fn start(settings: &Settings, running: &Running, authority: &Authority
         root_ca: Some(authority.certificate_pem().to_owned()),
         control_planes: Some(control_planes),
     };
-    running
-        .tasks
-        .spawn(mica_controllers::run(client, options, running.drain.clone()));
+    if settings.controllers.is_empty() {
+        return Ok(());
+    }
+    let (ownership, stop) = (ownership(settings, client.clone()), running.drain.clone());
+    let working = mica_controllers::run_owned(client, options, ownership.clone(), stop.clone());
+    running.tasks.spawn(working);
+    running.tasks.spawn(async move { ownership.run(stop).await });
     Ok(())
+}
+
+/// Whether it is this server that works. Nobody else opens a store of our own, so there it always is.
+fn ownership(settings: &Settings, client: kube::Client) -> Arc<dyn Ownership> {
+    match settings.store {
+        StoreAddress::Embedded => Arc::new(All::new()),
+        StoreAddress::Etcd(_) => {
+            let leader = Leader::new(client, NAMESPACE, &lease(&settings.controllers)).standby(Standby::Warm);
+            Arc::new(leader.build())
+        }
+    }
+}
+
+/// Only who runs the same controllers can stand by for them: every choice has a lease of its own.
+fn lease(chosen: &Selection) -> String {
+    if *chosen == Selection::default() {
+        return LEASE.to_owned();
+    }
+    let hash = Sha256::digest(chosen.to_string());
+    format!("{LEASE}-{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3])
 }
 
 /// Those who run servers for dedicated control planes. Their servers end with this one only if that is wanted.
@@ -62,4 +94,21 @@ fn client<S: Service>(inside: InProcess<S>) -> kube::Client {
         async move { Box::pin(inside.call(request)).await }
     });
     kube::Client::new(service, "default")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_other_controllers_has_another_lease() {
+        let of = |words: &[&str]| lease(&Selection::parse(words).unwrap());
+        assert_eq!(of(&["*"]), "mica-server-controllers");
+        assert_eq!(
+            of(&["namespace", "garbagecollector"]),
+            of(&["garbagecollector", "namespace-controller"])
+        );
+        assert_ne!(of(&["namespace"]), of(&["garbagecollector"]));
+        assert_ne!(of(&["namespace"]), of(&["*"]));
+    }
 }

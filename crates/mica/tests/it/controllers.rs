@@ -9,11 +9,16 @@ use serde_json::{Value, json};
 
 use super::process::{Up, mica, run};
 
+mod registered;
+mod turns;
+
 /// How long a state may take to come: a machine may be very busy.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Of the server of a home.
+const KUBECONFIG: &str = ".mica/admin.kubeconfig";
 
 async fn client(home: &Path) -> kube::Client {
-    let file = home.join(".mica/admin.kubeconfig");
+    let file = home.join(KUBECONFIG);
     let kubeconfig = Kubeconfig::read_from(file).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.unwrap()).unwrap()
@@ -80,6 +85,9 @@ async fn a_server_has_its_controllers_and_stops_with_them() {
     // They are somebody, with a role, and what they do is written down.
     let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:mica-controllers";
     assert!(send(&client, "GET", role, &Value::Null).await.is_ok());
+    // Nobody else can open its store: there is no turn to wait for.
+    let leases = send(&client, "GET", turns::LEASES, &Value::Null).await.unwrap();
+    assert_eq!(leases["items"], json!([]));
     server.signal("-TERM");
     assert_eq!(server.wait().0, Some(0));
     let audit = std::fs::read_to_string(home.path().join(".mica/audit/audit.log")).unwrap();
@@ -97,14 +105,7 @@ impl Controllers {
     fn start(home: &Path, arguments: &[&str]) -> Self {
         let mut command = mica(home);
         command
-            .args([
-                "run",
-                "controllers",
-                "--kubeconfig",
-                ".mica/admin.kubeconfig",
-                "--log",
-                "warn",
-            ])
+            .args(["run", "controllers", "--kubeconfig", KUBECONFIG, "--log", "warn"])
             .args(arguments)
             .stdout(Stdio::null());
         Self(command.spawn().unwrap())
@@ -153,132 +154,26 @@ async fn controllers_run_elsewhere_for_a_server_without_any() {
     assert_eq!(controllers.stop(), Some(0));
 }
 
-const CONTROL_PLANES: &str = "/apis/controlplane.kplane.dev/v1alpha1/controlplanes";
-const REGISTRATIONS: &str = "/apis/controlplane.kplane.dev/v1alpha1/controlplaneregistrations";
-
-async fn control_plane(client: &kube::Client, name: &str) {
-    let object = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlane",
-        "metadata": {"name": name}, "spec": {}});
-    send(client, "POST", CONTROL_PLANES, &object).await.unwrap();
-    let ready = |found: &Result<Value, u16>| {
-        let conditions = found
-            .as_ref()
-            .ok()
-            .and_then(|one| one["status"]["conditions"].as_array().cloned());
-        let mut all = conditions.into_iter().flatten();
-        all.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-    };
-    until(client, &format!("{CONTROL_PLANES}/{name}"), ready).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn control_planes_of_one_server_are_made_on_another() {
-    let (management, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let _server = Up::start(management.path(), &["--controllers=*,-control-plane"]);
-    let other = Up::start(shared.path(), &[]);
-    let kubeconfig = shared.path().join(".mica/admin.kubeconfig");
-    let arguments = [
-        "--controllers",
-        "control-plane",
-        "--server-kubeconfig",
-        kubeconfig.to_str().unwrap(),
-    ];
-    let operator = Controllers::start(management.path(), &arguments);
-    let (here, there) = (client(management.path()).await, client(shared.path()).await);
-    control_plane(&here, "shop").await;
-    let plane = "/apis/mica.dev/v1alpha1/planes/shop";
-    assert!(send(&there, "GET", plane, &Value::Null).await.is_ok());
-    assert_eq!(send(&here, "GET", plane, &Value::Null).await.err(), Some(404));
-    // The kubeconfig that commands print here leads there.
-    let (code, text, error) = run(management.path(), &["control-plane", "kubeconfig", "shop"]);
-    assert_eq!(code, 0, "{error}");
-    assert!(
-        text.contains(&format!("{}/clusters/shop/control-plane", other.url())),
-        "{text}"
-    );
-    assert_eq!(operator.stop(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_registration_has_controllers_of_its_own_and_nobody_else_has_them() {
-    let home = tempfile::tempdir().unwrap();
-    let _server = Up::start(home.path(), &["--controllers=control-plane"]);
-    let client = client(home.path()).await;
-    control_plane(&client, "bank").await;
-    control_plane(&client, "other").await;
-    let registration = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlaneRegistration",
-        "metadata": {"name": "bank-own"},
-        "spec": {"controlPlaneRef": {"name": "bank"}, "services": ["controllers"], "mode": "Dedicated"}});
-    send(&client, "POST", REGISTRATIONS, &registration).await.unwrap();
-    let own = Controllers::start(home.path(), &["--registration", "bank-own"]);
-    for plane in ["other", "bank"] {
-        let path = format!("/clusters/{plane}/control-plane/api/v1/namespaces");
-        send(&client, "POST", &path, &json!({"metadata": {"name": "ns"}}))
-            .await
-            .unwrap();
+async fn one_process_of_controllers_serves_several_servers() {
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let _servers = homes
+        .each_ref()
+        .map(|home| Up::start(home.path(), &["--controllers=-*"]));
+    let other = homes[1].path().join(KUBECONFIG);
+    let controllers = Controllers::start(homes[0].path(), &["--kubeconfig", other.to_str().unwrap()]);
+    for home in &homes {
+        assert_eq!(run(home.path(), &["plane", "create", "a"]).0, 0);
+        see_controllers_work(&client(home.path()).await).await;
     }
-    let account = |plane: &str| format!("/clusters/{plane}/control-plane/api/v1/namespaces/ns/serviceaccounts/default");
-    until(&client, &account("bank"), Result::is_ok).await;
-    assert_eq!(
-        send(&client, "GET", &account("other"), &Value::Null).await.err(),
-        Some(404)
-    );
-    let engaged = |found: &Result<Value, u16>| {
-        found
-            .as_ref()
-            .is_ok_and(|one| one["status"]["conditions"].to_string().contains("ControllersEngaged"))
-    };
-    until(&client, &format!("{REGISTRATIONS}/bank-own"), engaged).await;
-    assert_eq!(own.stop(), Some(0));
-}
-
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/mica-controllers";
-const QUICK: [&str; 3] = [
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=2500ms",
-    "--leader-elect-retry-period=200ms",
-];
-
-/// Who holds the lease.
-fn holder(found: &Result<Value, u16>) -> Option<&str> {
-    let holder = found.as_ref().ok()?["spec"]["holderIdentity"].as_str();
-    holder.filter(|holder| !holder.is_empty())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_processes_of_controllers_the_second_works_when_the_first_is_killed() {
-    let home = tempfile::tempdir().unwrap();
-    let _server = Up::start(home.path(), &["--controllers=-*"]);
-    assert_eq!(run(home.path(), &["plane", "create", "a"]).0, 0);
-    let client = client(home.path()).await;
-    let mut first = Controllers::start(home.path(), &QUICK);
-    until(&client, LEASE, |found| holder(found).is_some()).await;
-    let lease = send(&client, "GET", LEASE, &Value::Null).await;
-    let leads = holder(&lease).unwrap().to_owned();
-    let second = Controllers::start(home.path(), &QUICK);
-    see_controllers_work(&client).await;
-    first.0.kill().unwrap();
-    first.0.wait().unwrap();
-    until(&client, LEASE, |found| holder(found).is_some_and(|now| now != leads)).await;
-    see_controllers_work(&client).await;
-    // One that stops in order gives the lease away.
-    assert_eq!(second.stop(), Some(0));
-    let lease = send(&client, "GET", LEASE, &Value::Null).await;
-    assert_eq!(holder(&lease), None);
-}
-
-#[test]
-fn leases_that_could_not_be_renewed_in_time_are_refused() {
-    let home = tempfile::tempdir().unwrap();
-    for (flag, said) in [
-        ("--leader-elect-lease-duration=10s", "leader-elect-lease-duration"),
-        ("--leader-elect-retry-period=9s", "leader-elect-renew-deadline"),
-        ("--leader-elect-retry-period=often", "leader-elect-retry-period"),
-    ] {
-        let (code, _, error) = run(home.path(), &["run", "controllers", "--kubeconfig", "x", flag]);
-        assert_eq!(code, 2, "{error}");
-        assert!(error.starts_with(&format!("error: {said}: ")), "{error}");
+    // They say so at each, by a lease there.
+    for home in &homes {
+        until(&client(home.path()).await, turns::LEASE, |found| {
+            turns::holder(found).is_some()
+        })
+        .await;
     }
+    assert_eq!(controllers.stop(), Some(0));
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Service for Scripted {
 
 /// Serves until the test ends, and writes a kubeconfig where `mica` looks for one.
 pub async fn serve(home: &Path, script: Script) {
+    serve_with(home, Scripted(script)).await;
+}
+
+/// The same with other answers; where it serves.
+pub async fn serve_with(home: &Path, service: impl Service) -> String {
     let now = SystemTime::now();
     let pki = PkiDir::open(home.join("pki")).unwrap();
     let authority = Authority::generate("fake", now).unwrap();
@@ -54,6 +59,7 @@ pub async fn serve(home: &Path, script: Script) {
     let text = admin_kubeconfig(&server, authority.certificate_pem(), &admin);
     write_private(&home.join(".mica/admin.kubeconfig"), text.as_bytes()).unwrap();
     let metrics = HttpMetrics::new(&Registry::default());
-    let envelope = Arc::new(Envelope::new(Scripted(script), EnvelopeOptions::default(), metrics));
+    let envelope = Arc::new(Envelope::new(service, EnvelopeOptions::default(), metrics));
     tokio::spawn(listener.serve(envelope, CancellationToken::new()));
+    server
 }

@@ -7,6 +7,7 @@ mod control_plane;
 mod controllers;
 mod dedicated;
 mod dropin;
+mod etcd;
 mod fake;
 mod guide;
 mod new;

@@ -101,6 +101,11 @@ impl Observed {
         self.finalizers().iter().any(|one| one == FINALIZER)
     }
 
+    /// Whether somebody else runs it. What was made for it before is still looked after: the finalizer says so.
+    pub fn is_anothers(&self) -> bool {
+        !self.is_held() && crate::endpoint::is_anothers(&self.object)
+    }
+
     /// Whether it was ready when it was last reported.
     pub fn was_ready(&self) -> bool {
         self.is_true(condition::READY)

@@ -1,6 +1,8 @@
 //! Making, using, retaining, adopting and destroying.
 
-use mica_api::control_plane::{ADOPT_ANNOTATION, KUBECONFIG, KUBECONFIG_EXTERNAL, RETAINED_LABEL};
+use mica_api::control_plane::{
+    ADOPT_ANNOTATION, KUBECONFIG, KUBECONFIG_EXTERNAL, MANAGED_BY_ANNOTATION, RETAINED_LABEL,
+};
 use mica_testkit::kube;
 
 use super::*;
@@ -223,4 +225,31 @@ async fn every_transition_is_told_in_an_event() {
         has("Warning", "ClassNotFound") && has("Normal", "ClassResolved") && has("Normal", "Ready")
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_somebody_else_runs_is_left_to_them_until_they_let_go() {
+    let (_world, root) = world().await;
+    let annotated = |value: Value| json!({"metadata": {"annotations": {MANAGED_BY_ANNOTATION: value}}});
+    let mut object = json!({"apiVersion": API_VERSION, "kind": "ControlPlane", "spec": {"deletionPolicy": "Destroy"}});
+    object["metadata"] = annotated(json!("somebody"))["metadata"].clone();
+    object["metadata"]["name"] = json!("theirs");
+    let made = root.create(CONTROL_PLANES, object).await;
+    control_plane(&root, "ours", json!({})).await;
+    until_ready(&root, "ours").await;
+    let path = format!("{CONTROL_PLANES}/theirs");
+    let left = root.get(&path).await.unwrap();
+    assert_eq!(
+        left["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"],
+        "{left}"
+    );
+    assert!(root.get(&format!("{PLANES}/theirs")).await.is_none());
+
+    root.patch(&path, annotated(Value::Null)).await;
+    until_ready(&root, "theirs").await;
+    // What was made is not forgotten because somebody else says that it is theirs.
+    root.patch(&path, annotated(json!("somebody"))).await;
+    root.delete(&path).await;
+    root.until_gone(&path).await;
+    root.until_gone(&format!("{PLANES}/theirs")).await;
 }
