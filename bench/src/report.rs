@@ -239,7 +239,7 @@ pub fn goals(measurements: &[Measurement]) -> Vec<Goal> {
 /// Our aims that need no other server.
 fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal> {
     let mut goals = Vec::new();
-    let absolute: [(&str, f64, bool, &str); 26] = [
+    let absolute: [(&str, f64, bool, &str); 27] = [
         ("noisy-neighbour", 1.5, false, "times the idle p99 beside a noisy plane"),
         ("planes", 2_000.0, true, "planes/s created"),
         ("plane-memory", 1_024.0, false, "bytes per idle plane"),
@@ -256,6 +256,12 @@ fn bounds<'a>(find: impl Fn(&str, &str) -> Option<&'a Measurement>) -> Vec<Goal>
         ),
         ("fleet-change", 20.0, false, "ms from a change to its reconcile, p99"),
         ("fleet-storm", 2.0, false, "times that while another plane storms"),
+        (
+            "fleet-rotation",
+            0.0,
+            false,
+            "relists when the fleet gets new credentials",
+        ),
         ("namespace", 2_000.0, false, "ms to empty a namespace of 1,000 objects"),
         ("namespaces", 60_000.0, false, "ms to delete 10,000 namespaces"),
         ("projects", 500.0, true, "projects/s ready"),

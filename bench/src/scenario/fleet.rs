@@ -1,5 +1,5 @@
-//! One process of controllers over very many planes: engaging them, what it takes while they are idle, and how soon it
-//! hears of a change, also while another plane storms.
+//! One process of controllers over very many planes: engaging them, what it takes while they are idle, how soon it hears of
+//! a change, also while another plane storms, and what it reads again when its credentials are exchanged.
 //!
 //! The process is `measured_fleet`, an example of the runtime, so that it is what an author of controllers would run.
 
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::memory::MIB;
 use super::planes::create;
 use super::requests::configmaps;
-use super::{Bench, Limit, OBJECT_NUMBER, Subject, Template};
+use super::{Bench, Limit, OBJECT_NUMBER, Subject, Template, call};
 use crate::load::Source;
 use crate::process::settled;
 use crate::report::Measurement;
@@ -25,10 +25,14 @@ use crate::wire::{Body, Connection};
 
 /// Kinds that the process watches in every plane.
 const KINDS: u64 = 3;
+/// Those, and the planes themselves.
+const FOLLOWED: [&str; 4] = ["configmaps", "secrets", "serviceaccounts", "planes"];
 /// Between two changes, each in another plane.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Changes in one plane, as fast as they are taken.
 const STORM: u64 = 10_000;
+/// How long nothing comes once everything has come.
+const CALM: Duration = Duration::from_secs(1);
 /// How long the process may take to engage all, or to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -64,6 +68,7 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
         detail: format!("p99 {:.2} ms, alone {:.2} ms", stormy.p99, quiet.p99),
         ..Measurement::new("fleet-storm", name, stormy.p99 / quiet.p99, "times the p99 alone")
     });
+    report(rotation(bench, subject, &running, &mut fleet).await?);
     fleet.stop().await?;
     running.stop().await
 }
@@ -110,15 +115,31 @@ impl Fleet {
         serde_json::from_str(&line).with_context(|| format!("the fleet says {line:?}"))
     }
 
+    async fn ask(&mut self, line: &str) -> Result<Value> {
+        self.input.write_all(format!("{line}\n").as_bytes()).await?;
+        self.next().await
+    }
+
     /// What was reconciled since this was last asked.
     async fn report(&mut self) -> Result<Reconciled> {
-        self.input.write_all(b"\n").await?;
-        let said = self.next().await?;
+        let said = self.ask("").await?;
         Ok(Reconciled {
             count: said["count"].as_u64().unwrap_or_default(),
             p50: said["p50"].as_f64().unwrap_or_default(),
             p99: said["p99"].as_f64().unwrap_or_default(),
         })
+    }
+
+    /// Waits until nothing more is reconciled; what was.
+    async fn calm(&mut self) -> Result<u64> {
+        let mut all = 0;
+        loop {
+            tokio::time::sleep(CALM).await;
+            match self.report().await?.count {
+                0 => return Ok(all),
+                some => all += some,
+            }
+        }
     }
 
     fn sockets(&self) -> Result<usize> {
@@ -196,4 +217,82 @@ async fn storm(bench: &Bench, running: &Running, planes: u64, fleet: &mut Fleet)
     stormed?;
     changed?;
     fleet.report().await
+}
+
+/// Gives the process other credentials, which every plane must see, and goes on with changes: what it lists because of that.
+async fn rotation(bench: &Bench, subject: &Subject, running: &Running, fleet: &mut Fleet) -> Result<Measurement> {
+    let planes = bench.sizes.engaged;
+    let (kubeconfig, user) = other_credentials(running).await?;
+    fleet.calm().await?;
+    let before = lists(running).await?;
+    anyhow::ensure!(before > 0, "the server has counted no list, and the process began with some");
+    let said = fleet.ask(&format!("rotate {}", kubeconfig.display())).await?;
+    anyhow::ensure!(
+        said["users"] == json!({&user: planes}),
+        "after the exchange planes see {}",
+        said["users"]
+    );
+    let made = changes(running, planes, "rotated", bench.sizes.warm_up).await?;
+    let heard = fleet.calm().await?;
+    anyhow::ensure!(
+        heard == made,
+        "{heard} of {made} changes were heard of after the exchange"
+    );
+    let relists = lists(running).await?.saturating_sub(before);
+    let seconds = said["seconds"].as_f64().unwrap_or_default();
+    Ok(Measurement {
+        operations: planes,
+        detail: format!(
+            "{planes} planes have seen the new ones after {seconds:.1} s; {heard} of {made} changes reconciled since"
+        ),
+        ..Measurement::new("fleet-rotation", subject.name(), relists as f64, "relists")
+    })
+}
+
+/// A kubeconfig with a token instead of a certificate, and whose it is.
+async fn other_credentials(running: &Running) -> Result<(PathBuf, String)> {
+    let endpoint = &running.endpoint;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    call(endpoint, "POST", accounts, br#"{"metadata":{"name":"rotated"}}"#).await?;
+    let binding = json!({
+        "metadata": {"name": "rotated"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "rotated"}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    call(endpoint, "POST", bindings, binding.to_string().as_bytes()).await?;
+    let token = call(
+        endpoint,
+        "POST",
+        &format!("{accounts}/rotated/token"),
+        br#"{"spec":{}}"#,
+    )
+    .await?;
+    let directory = running.directory().context("our server has a directory")?;
+    let text = std::fs::read_to_string(directory.join("admin.kubeconfig"))?;
+    let mut kubeconfig: Value = serde_saphyr::from_str(&text)?;
+    kubeconfig["users"][0]["user"] = json!({"token": token["status"]["token"]});
+    let file = directory.join("rotated.kubeconfig");
+    std::fs::write(&file, kubeconfig.to_string())?;
+    Ok((file, "system:serviceaccount:default:rotated".to_owned()))
+}
+
+/// How often the server was asked for a list of what the process follows.
+async fn lists(running: &Running) -> Result<u64> {
+    let mut connection = Connection::open(&running.endpoint).await?;
+    let request = running.endpoint.request("GET", "/metrics", b"");
+    let reply = connection.exchange(&request, Body::Keep).await?;
+    anyhow::ensure!(reply.status == 200, "metrics were answered {}", reply.status);
+    let text = String::from_utf8_lossy(&reply.body);
+    let counted = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{verb=\"LIST\""))
+        .filter(|line| {
+            FOLLOWED
+                .iter()
+                .any(|kind| line.contains(&format!("resource=\"{kind}\"")))
+        });
+    Ok(counted
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum())
 }

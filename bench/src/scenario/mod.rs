@@ -119,7 +119,7 @@ pub const SCENARIOS: &[(&str, &str)] = &[
     ),
     (
         "fleet",
-        "a process of controllers over 10,000 planes: engaging them, its memory, how soon it hears of a change",
+        "a process of controllers over 10,000 planes: engaging them, its memory, how soon it hears of a change, new credentials",
     ),
     (
         "projects",
@@ -164,7 +164,7 @@ pub fn rank(measurement: &str) -> Option<usize> {
         "plane-memory" => "planes",
         "custom-create" | "custom-update" => "custom-write",
         "shared-first-request" => "shared-definitions",
-        "fleet-engage" | "fleet-memory" | "fleet-change" | "fleet-storm" => "fleet",
+        "fleet-engage" | "fleet-memory" | "fleet-change" | "fleet-storm" | "fleet-rotation" => "fleet",
         "project" | "project-list" => "projects",
         "control-plane" | "control-planes-rest" => "control-planes",
         "idle-memory" => "start",

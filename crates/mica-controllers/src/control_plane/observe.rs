@@ -13,7 +13,7 @@ use crate::api::{Absent as _, Refusal};
 use crate::place::{self, Place};
 
 impl ControlPlanes {
-    /// `None` if there is no such control plane: then what was its goes with its owner.
+    /// `None` if there is no such control plane, and then what was its goes with its owner; or if somebody else runs it.
     pub(super) async fn observe(&self, name: &str) -> Result<Option<Observed>, Refusal> {
         let root = Place::root();
         let path = place::object(&root, API_VERSION, CONTROL_PLANES, None, name);
@@ -26,6 +26,9 @@ impl ControlPlanes {
             object,
             ..Observed::default()
         };
+        if at.is_anothers() {
+            return Ok(None);
+        }
         let namespace = management_namespace(name);
         let paths = [
             place::object(&root, "v1", "namespaces", None, &namespace),

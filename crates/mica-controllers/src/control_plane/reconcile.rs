@@ -25,9 +25,6 @@ impl ControlPlanes {
         let Some(mut at) = Box::pin(self.observe(name)).await? else {
             return Ok(Outcome::Done);
         };
-        if at.is_anothers() {
-            return Ok(Outcome::Done);
-        }
         if at.is_deleting() {
             return Box::pin(self.remove(&at)).await;
         }
