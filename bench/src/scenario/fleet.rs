@@ -225,7 +225,10 @@ async fn rotation(bench: &Bench, subject: &Subject, running: &Running, fleet: &m
     let (kubeconfig, user) = other_credentials(running).await?;
     fleet.calm().await?;
     let before = lists(running).await?;
-    anyhow::ensure!(before > 0, "the server has counted no list, and the process began with some");
+    anyhow::ensure!(
+        before > 0,
+        "the server has counted no list, and the process began with some"
+    );
     let said = fleet.ask(&format!("rotate {}", kubeconfig.display())).await?;
     anyhow::ensure!(
         said["users"] == json!({&user: planes}),
