@@ -9,6 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use compact_str::CompactString;
 use parking_lot::Mutex;
 
+use crate::meta::{Notice, Object, Seen};
+use crate::place::Place;
+
 /// Something that others are made from.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Input {
@@ -53,6 +56,19 @@ struct Maps {
 }
 
 impl Inputs {
+    /// The object of the management plane that a notice is about, whether it is there or went. Where everything is told again,
+    /// everything is noted again.
+    pub fn heard<'a>(&self, notice: &'a Notice) -> Option<&'a Object> {
+        match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object) => (object.place == Place::root()).then_some(object),
+            Seen::Restarted => {
+                self.clear();
+                None
+            }
+            Seen::PlaneGone(_) => None,
+        }
+    }
+
     /// A dependent is made from these, and from nothing else.
     pub fn set(&self, dependent: &str, inputs: Vec<Input>) {
         let mut maps = self.0.lock();

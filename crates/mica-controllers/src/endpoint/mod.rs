@@ -21,8 +21,7 @@ use serde_json::Value;
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
 use crate::inputs::{Input, Inputs};
-use crate::meta::{Notice, Seen, What};
-use crate::place::Place;
+use crate::meta::{Notice, What};
 use crate::select::Name;
 
 const WORKERS: usize = 4;
@@ -65,14 +64,9 @@ impl Controller for Endpoints {
     }
 
     fn hear(&self, notice: &Notice) {
-        let object = match &notice.seen {
-            Seen::Present(object) | Seen::Gone(object) => object,
-            Seen::Restarted => return self.inputs.clear(),
-            Seen::PlaneGone(_) => return,
-        };
-        if object.place != Place::root() {
+        let Some(object) = self.inputs.heard(notice) else {
             return;
-        }
+        };
         let names = if object.is(GROUP, ENDPOINTS) {
             vec![object.meta.name.clone()]
         } else if object.is(GROUP, CONTROL_PLANES) {

@@ -16,8 +16,7 @@ use mica_runtime::queue::{Outcome, Queue};
 use crate::api::{Api, Refusal};
 use crate::engine::{self, Controller};
 use crate::inputs::{Input, Inputs};
-use crate::meta::{Notice, Object, Seen, What};
-use crate::place::Place;
+use crate::meta::{Notice, Object, What};
 use crate::select::Name;
 
 const WORKERS: usize = 8;
@@ -79,14 +78,9 @@ impl Controller for Registrations {
     }
 
     fn hear(&self, notice: &Notice) {
-        let object = match &notice.seen {
-            Seen::Present(object) | Seen::Gone(object) => object,
-            Seen::Restarted => return self.inputs.clear(),
-            Seen::PlaneGone(_) => return,
-        };
-        if object.place != Place::root() {
+        let Some(object) = self.inputs.heard(notice) else {
             return;
-        }
+        };
         for name in self.about(object) {
             let request = Request::new(object.place.cluster().clone(), None, &name);
             match object.is(GROUP, CONTROL_PLANES) {

@@ -22,7 +22,7 @@ use crate::api::{Api, Refusal};
 use crate::control_plane::Home;
 use crate::engine::{self, Controller};
 use crate::inputs::{Input, Inputs};
-use crate::meta::{Notice, Object, Seen, What};
+use crate::meta::{Notice, Object, What};
 use crate::place::Place;
 use crate::select::Name;
 
@@ -121,12 +121,8 @@ impl Controller for Routes {
     }
 
     fn hear(&self, notice: &Notice) {
-        match &notice.seen {
-            Seen::Present(object) | Seen::Gone(object) if object.place == Place::root() => {
-                self.look_at(self.about(object), notice.priority);
-            }
-            Seen::Restarted => self.inputs.clear(),
-            _ => {}
+        if let Some(object) = self.inputs.heard(notice) {
+            self.look_at(self.about(object), notice.priority);
         }
     }
 

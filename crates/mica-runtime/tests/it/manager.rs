@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::wait::{PATIENCE, eventually};
@@ -60,9 +61,39 @@ impl Reconciler for Notes {
 }
 
 impl Notes {
+    /// As a controller of a manager.
+    fn join(&self, manager: &Manager) {
+        let controller = manager.controller("notes").for_::<ConfigMap>();
+        controller.reconcile(self.clone()).unwrap();
+    }
+
     fn saw(&self, cluster: &str, name: &str) -> Option<()> {
         let seen = self.seen.lock();
         seen.iter().any(|one| one.0 == cluster && one.1 == name).then_some(())
+    }
+}
+
+/// A manager that runs until it is told to stop.
+struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ManagerError>>,
+}
+
+impl Running {
+    fn start(manager: &Manager) -> Self {
+        let (manager, stop) = (manager.clone(), CancellationToken::new());
+        let stopped = stop.clone().cancelled_owned();
+        let task = tokio::spawn(async move { manager.run_until(stopped).await });
+        Self { stop, task }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.task)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -89,18 +120,10 @@ async fn a_manager_is_ready_when_its_providers_are_and_tells_how_it_stands() {
         .build()
         .unwrap();
     let notes = Notes::default();
-    manager
-        .controller("notes")
-        .for_::<ConfigMap>()
-        .reconcile(notes.clone())
-        .unwrap();
+    notes.join(&manager);
     let not_yet = manager.readyz().failing();
     assert_eq!(not_yet[0].1, "the manager does not run yet");
-    let stop = CancellationToken::new();
-    let running = tokio::spawn({
-        let (manager, stop) = (manager.clone(), stop.clone());
-        async move { manager.run_until(stop.cancelled_owned()).await }
-    });
+    let running = Running::start(&manager);
     let (probes, metrics) = (manager.probes_address().unwrap(), manager.metrics_address().unwrap());
     eventually(async || (get(probes, "/readyz").await == (200, "ok".to_owned())).then_some(())).await;
     assert_eq!(get(probes, "/healthz/ping").await.0, 200);
@@ -129,8 +152,7 @@ async fn a_manager_is_ready_when_its_providers_are_and_tells_how_it_stands() {
     assert_eq!(shown["clusters"].as_array().unwrap().len(), 2);
     assert_eq!(shown["providers"][0]["synced"], true);
 
-    stop.cancel();
-    tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+    running.end().await;
     assert!(TcpStream::connect(probes).await.is_err(), "the servers are gone");
     let again = manager.run_until(std::future::pending()).await;
     assert!(matches!(again, Err(ManagerError::Ran)));
@@ -141,21 +163,12 @@ async fn the_same_reconciler_runs_on_one_cluster_without_a_provider() {
     let server = TestServer::start().await;
     let manager = Manager::builder(access(&server)).build().unwrap();
     let notes = Notes::default();
-    manager
-        .controller("notes")
-        .for_::<ConfigMap>()
-        .reconcile(notes.clone())
-        .unwrap();
-    let stop = CancellationToken::new();
-    let running = tokio::spawn({
-        let (manager, stop) = (manager.clone(), stop.clone());
-        async move { manager.run_until(stop.cancelled_owned()).await }
-    });
+    notes.join(&manager);
+    let running = Running::start(&manager);
     let maps = Api::<ConfigMap>::default_namespaced(server.client().await);
     maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
     eventually(async || notes.saw("", "a")).await;
-    stop.cancel();
-    tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+    running.end().await;
 }
 
 #[tokio::test]
@@ -168,23 +181,15 @@ async fn what_is_under_way_finishes_and_what_takes_too_long_is_dropped() {
             gate: Some(gate.clone()),
             ..Notes::default()
         };
-        manager
-            .controller("notes")
-            .for_::<ConfigMap>()
-            .reconcile(notes.clone())
-            .unwrap();
-        let stop = CancellationToken::new();
-        let running = tokio::spawn({
-            let (manager, stop) = (manager.clone(), stop.clone());
-            async move { manager.run_until(stop.cancelled_owned()).await }
-        });
+        notes.join(&manager);
+        let running = Running::start(&manager);
         let maps = Api::<ConfigMap>::default_namespaced(server.client().await);
         maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
         eventually(async || notes.saw("", "a")).await;
-        stop.cancel();
+        running.stop.cancel();
         eventually(async || (!manager.readyz().failing().is_empty()).then_some(())).await;
         gate.add_permits(permits);
-        tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+        running.end().await;
         assert_eq!(notes.finished.load(Ordering::Relaxed), finished, "with {grace:?}");
     }
 }

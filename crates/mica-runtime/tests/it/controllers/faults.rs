@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-
-use super::stage::{Plane, Read, Seen, Stage, Watcher, eventually, request};
+use super::stage::{Plane, Read, Seen, Stage, eventually, request};
 
 async fn watching(stage: &Stage, read: Read) -> (Plane, Arc<Seen>) {
     let plane = stage.plane("p").await;
     for name in ["same", "changes", "goes"] {
         plane.create(name, "1").await;
     }
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     stage.sink.upsert(stage.spec("p", &plane, read));
     for name in ["same", "changes", "goes"] {
         seen.shows(&request("p", name), Some("1")).await;
@@ -92,13 +84,7 @@ async fn lost_requests_are_made_again() {
 async fn under_random_faults_nothing_is_missed() {
     let stage = Stage::new().await;
     let planes = stage.planes((0..6).map(|i| format!("p{i}"))).await;
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     for plane in &planes {
         stage
             .sink

@@ -11,7 +11,7 @@ use mica_runtime::ownership::All;
 use mica_testkit::TestServer;
 use serde_json::json;
 
-use super::stage::{Plane, Read, Seen, Stage, Watcher, eventually, request};
+use super::stage::{Plane, Read, Stage, eventually, request};
 
 const TOGETHER: &str = "/clusters/*/";
 
@@ -41,13 +41,7 @@ async fn see_planes(stage: &Stage, planes: &[Plane]) {
         plane.create("early", "1").await;
         plane.create("goes", "1").await;
     }
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     for plane in early {
         stage.sink.upsert(stage.spec(&plane.name, plane, Read::Together));
     }
@@ -182,13 +176,7 @@ async fn requests_about_all_planes_are_counted_like_others() {
     let stage = Stage::new().await;
     let plane = stage.plane("p").await;
     plane.create("x", "1").await;
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     stage.sink.upsert(stage.spec("p", &plane, Read::Together));
     seen.shows(&request("p", "x"), Some("1")).await;
     let counted = || -> usize {

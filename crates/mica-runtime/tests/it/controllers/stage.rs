@@ -131,6 +131,16 @@ impl Stage {
         }
     }
 
+    /// Has all ConfigMaps seen.
+    pub fn watch(&self) -> Arc<Seen> {
+        let seen = Arc::new(Seen::default());
+        let watcher = self.controllers.controller("watcher").for_::<ConfigMap>();
+        watcher
+            .reconcile(Watcher(seen.clone()))
+            .expect("there is no other of the name");
+        seen
+    }
+
     /// Ends everything in order.
     pub async fn stop(self) {
         self.stop.cancel();

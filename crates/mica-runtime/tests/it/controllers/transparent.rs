@@ -7,7 +7,7 @@ use mica_runtime::controller::Reach;
 use mica_runtime::ownership::All;
 use mica_runtime::queue::Priority;
 
-use super::stage::{Plane, Read, Seen, Stage, Watcher, eventually, request};
+use super::stage::{Plane, Read, Stage, eventually, request};
 
 const PLANES: usize = 24;
 
@@ -27,13 +27,7 @@ async fn planes_look_the_same_read_together_or_one_by_one() {
         plane.create("early", "1").await;
         plane.create("goes", "1").await;
     }
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     for plane in &planes {
         stage.sink.upsert(stage.spec(&own(plane), plane, Read::Alone));
         stage.sink.upsert(stage.spec(&shared(plane), plane, Read::Together));
@@ -88,13 +82,7 @@ async fn planes_look_the_same_read_together_or_one_by_one() {
 async fn planes_that_are_read_together_cost_one_stream_for_each_kind() {
     let stage = Stage::new().await;
     let planes = stage.planes((0..PLANES).map(|i| format!("p{i}"))).await;
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     let (first, rest) = planes.split_first().unwrap();
     first.create("x", "1").await;
     for plane in rest {
@@ -118,13 +106,7 @@ async fn planes_that_are_read_together_cost_one_stream_for_each_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_provider_the_same_reconciler_works_on_the_local_cluster() {
     let stage = Stage::with(Arc::new(All::new()), Reach::Local).await;
-    let seen = Arc::new(Seen::default());
-    stage
-        .controllers
-        .controller("watcher")
-        .for_::<ConfigMap>()
-        .reconcile(Watcher(seen.clone()))
-        .unwrap();
+    let seen = stage.watch();
     let root = Plane {
         name: String::new(),
         id: String::new(),
