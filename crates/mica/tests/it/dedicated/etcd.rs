@@ -1,9 +1,11 @@
 //! Servers with data in etcd.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mica_api::control_plane::{DeletionPolicy, reason};
 use mica_controllers::dedicated::{EtcdOptions, Process, Provider, Provisioned, Ranges, Refused, Wanted};
+use mica_server::pki::{Authority, Identity};
 use mica_store::etcd::{EtcdConfig, range};
 
 use super::super::etcd::Etcd;
@@ -98,4 +100,57 @@ async fn servers_share_an_etcd_each_below_its_prefix_which_goes_with_it() {
     assert!(has(&two, "of-two").await);
     retired(&provider, "two", DeletionPolicy::Destroy).await;
     assert!(empty("/mine").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_asks_for_certificates_is_reached_with_those_of_the_parameters() {
+    let authority = |name: &str| Authority::generate(name, SystemTime::now()).unwrap();
+    let (ours, other) = (authority("etcd-ca"), authority("another-ca"));
+    let (shop, etcd) = (Shop::new(), Etcd::start_with_tls(&ours));
+    let provider = provider(&shop, None);
+    let asking = |by: &Authority| {
+        let identity = Identity {
+            name: "mica".to_owned(),
+            group: None,
+        };
+        let shown = by.issue_client(&identity, SystemTime::now()).unwrap();
+        let parameters = [
+            ("endpoints", etcd.endpoint.as_str()),
+            ("ca.crt", ours.certificate_pem()),
+            ("tls.crt", &shown.certificate_pem),
+            ("tls.key", &shown.key_pem),
+        ];
+        with(wanted("safe", None), &parameters)
+    };
+    // Who shows what another signed does not get in, and no server is started for it.
+    let stranger = asking(&other);
+    until(&provider, "the failure", async || match provider.provision(&stranger).await {
+        Err(Refused::Failed { .. }) => Some(()),
+        Ok(Provisioned::Pending { .. }) => None,
+        Ok(Provisioned::Running { .. }) => panic!("it got in"),
+        Err(refused) => panic!("{refused}"),
+    })
+    .await;
+    let first = asking(&ours);
+    let (home, _) = running(&provider, &first).await;
+    put(&home, "kept").await;
+    let before = shop.pid("safe");
+    // A certificate that is renewed is taken up by a new start, on the same data.
+    let second = asking(&ours);
+    assert_ne!(first, second);
+    let again = until(&provider, "another process", async || {
+        match provider.provision(&second).await {
+            Ok(Provisioned::Running { home, .. }) if shop.record("safe")["process"]["pid"] != before => Some(home),
+            Ok(_) => None,
+            Err(refused) => panic!("{refused}"),
+        }
+    })
+    .await;
+    assert_eq!(again.url, home.url);
+    assert!(has(&again, "kept").await);
+    retired(&provider, "safe", DeletionPolicy::Destroy).await;
+    // What was there is gone: a new server of the name finds its prefix empty.
+    let (anew, _) = running(&provider, &first).await;
+    assert!(!has(&anew, "kept").await);
+    retired(&provider, "safe", DeletionPolicy::Destroy).await;
 }

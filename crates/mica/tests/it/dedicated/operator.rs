@@ -71,3 +71,35 @@ async fn a_dedicated_control_plane_is_ready_outlives_the_operator_and_goes_when_
     operator.signal("-TERM");
     assert_eq!(operator.wait().0, Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_on_exit_stop_servers_end_with_the_operator_and_come_with_the_next() {
+    let site = Site::new(&["--dedicated-on-exit", "stop"]);
+    let operator = site.start();
+    let root = site.administrator().await;
+    let path = format!("{CONTROL_PLANES}/own");
+    let wanted = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlane",
+        "metadata": {"name": "own"}, "spec": {"mode": "Dedicated"}});
+    send(&root, "POST", CONTROL_PLANES, &wanted).await.unwrap();
+    let made = until(&root, &path, "ready", is_ready).await;
+    let own = inside(&root, "own").await.unwrap();
+    send(&own, "POST", NAMESPACES, &json!({"metadata": {"name": "kept"}}))
+        .await
+        .unwrap();
+    let pid = site.own("own").unwrap();
+    operator.signal("-TERM");
+    assert_eq!(tokio::task::block_in_place(|| operator.wait()).0, Some(0));
+    // It has ended before the operator: nothing is waited for here.
+    assert_eq!((site.own("own"), calls(pid)), (None, String::new()));
+
+    let operator = site.start();
+    let kept = format!("{NAMESPACES}/kept");
+    until(&own, &kept, "there", |_| true).await;
+    let again = until(&root, &path, "ready", is_ready).await;
+    assert_eq!(again["status"]["endpoint"], made["status"]["endpoint"]);
+    // Who is killed stops nobody.
+    let pid = site.own("own").unwrap();
+    crash(operator);
+    get(&own, &kept).await.unwrap();
+    assert_eq!(site.own("own"), Some(pid));
+}
