@@ -124,11 +124,13 @@ async fn an_etcd_that_asks_for_certificates_is_reached_with_those_of_the_paramet
     };
     // Who shows what another signed does not get in, and no server is started for it.
     let stranger = asking(&other);
-    until(&provider, "the failure", async || match provider.provision(&stranger).await {
-        Err(Refused::Failed { .. }) => Some(()),
-        Ok(Provisioned::Pending { .. }) => None,
-        Ok(Provisioned::Running { .. }) => panic!("it got in"),
-        Err(refused) => panic!("{refused}"),
+    until(&provider, "the failure", async || {
+        match provider.provision(&stranger).await {
+            Err(Refused::Failed { .. }) => Some(()),
+            Ok(Provisioned::Pending { .. }) => None,
+            Ok(Provisioned::Running { .. }) => panic!("it got in"),
+            Err(refused) => panic!("{refused}"),
+        }
     })
     .await;
     let first = asking(&ours);
