@@ -6,6 +6,7 @@ mod account;
 mod aggregation;
 mod control_plane;
 mod convention;
+mod cost;
 mod endpoint;
 mod fleet;
 mod foreign;

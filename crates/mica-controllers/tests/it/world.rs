@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -19,6 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// How long a state may take to come: a machine may be very busy.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(10);
+/// How long nothing must be asked for it to be quiet: longer than anything is put off.
+const QUIET: Duration = Duration::from_secs(3);
 
 pub struct World {
     pub server: TestServer,
@@ -295,6 +297,19 @@ impl Asked {
         tokio::time::timeout(PATIENCE, waiting)
             .await
             .expect("nothing more is asked");
+    }
+
+    /// Waits until nothing has been asked for a while.
+    pub async fn until_quiet(&self) {
+        let begin = Instant::now();
+        let (mut known, mut since) = (self.len(), Instant::now());
+        while since.elapsed() < QUIET {
+            assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", self.last(20));
+            tokio::time::sleep(LOOK).await;
+            if self.len() != known {
+                (known, since) = (self.len(), Instant::now());
+            }
+        }
     }
 
     /// What was asked after so many.

@@ -11,6 +11,7 @@ mod manager;
 mod ownership;
 mod providers;
 mod replicas;
+mod span;
 mod support;
 mod trust;
 mod wait;

@@ -1,7 +1,5 @@
 //! What control planes cost when nothing happens, and what one costs among many.
 
-use std::time::{Duration, Instant};
-
 use mica_controllers::{Api, control_plane::Home};
 
 use super::*;
@@ -9,24 +7,8 @@ use crate::world::Asked;
 
 /// Control planes beside the one that changes.
 const MANY: usize = 25;
-/// How long nothing must be asked for it to be quiet: longer than anything is put off.
-const QUIET: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(120);
 /// What a look costs, with another for what the first one changed.
 const MOST: usize = 60;
-
-/// Waits until nothing has been asked for a while.
-async fn until_quiet(asked: &Asked) {
-    let begin = Instant::now();
-    let (mut known, mut since) = (asked.len(), Instant::now());
-    while since.elapsed() < QUIET {
-        assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", asked.last(20));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        if asked.len() != known {
-            (known, since) = (asked.len(), Instant::now());
-        }
-    }
-}
 
 #[tokio::test]
 async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
@@ -55,7 +37,7 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
         until_ready(&root, &format!("many-{i}")).await;
     }
     until_ready(&root, "one").await;
-    until_quiet(&asked).await;
+    asked.until_quiet().await;
     println!("{} requests for {} control planes", asked.len(), MANY + 1);
 
     // Whatever a busy machine put off until now is not this change's: then it is tried again.
@@ -68,7 +50,7 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
         )
         .await;
         until_ready(&root, "one").await;
-        until_quiet(&asked).await;
+        asked.until_quiet().await;
         last = asked.since(before);
         let of_others = |path: &String| path.contains("many-") || path.contains("/controlplanes?");
         if !last.iter().any(of_others) && last.len() <= MOST {
