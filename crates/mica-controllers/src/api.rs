@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::echo;
 use crate::meta::Meta;
 use crate::turn::Turn;
 
@@ -294,6 +295,12 @@ impl Api {
         self.write(Method::POST, path, JSON, object).await
     }
 
+    /// Creates what nobody here looks at again.
+    pub async fn tell(&self, path: &str, object: &Value) -> Result<(), Refusal> {
+        let request = self.request(Method::POST, path, JSON, Some((JSON, object)));
+        self.answer(request).await.map(drop)
+    }
+
     pub async fn update(&self, path: &str, object: &Value) -> Result<Value, Refusal> {
         self.write(Method::PUT, path, JSON, object).await
     }
@@ -383,7 +390,9 @@ impl Api {
         let bytes = self
             .answer(self.request(method, path, JSON, Some((form, object))))
             .await?;
-        serde_json::from_slice(&bytes).map_err(Refusal::Unreadable)
+        let stored = serde_json::from_slice(&bytes).map_err(Refusal::Unreadable)?;
+        echo::note(&stored);
+        Ok(stored)
     }
 
     fn request(&self, method: Method, path: &str, accept: &str, body: Option<(&str, &Value)>) -> Request<Body> {

@@ -77,19 +77,19 @@ pub fn queue() -> Queue {
     })
 }
 
-/// Puts what an object of root is about into a queue: a namespace, if there is one, and a name.
-pub fn hear_in_root<'a>(
-    queue: &Queue,
-    notice: &'a Notice,
-    about: impl FnOnce(&'a Object) -> Option<(Option<&'a str>, &'a str)>,
-) {
+/// An item that is about something of root.
+pub fn in_root(namespace: Option<&str>, name: &str) -> Request {
+    Request::new(Place::root().cluster().clone(), namespace, name)
+}
+
+/// Puts what an object of root is about into a queue.
+pub fn hear_in_root(queue: &Queue, notice: &Notice, about: impl FnOnce(&Object) -> Option<Request>) {
     let (Seen::Present(object) | Seen::Gone(object)) = &notice.seen else {
         return;
     };
     if object.place == Place::root()
-        && let Some((namespace, name)) = about(object)
+        && let Some(request) = about(object)
     {
-        let request = Request::new(object.place.cluster().clone(), namespace, name);
         queue.add(request, notice.priority);
     }
 }

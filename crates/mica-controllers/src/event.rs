@@ -64,7 +64,7 @@ pub async fn tell(api: &Api, component: &str, object: &serde_json::Value, told: 
         "count": 1,
     });
     let path = place::collection(&place::Place::root(), "v1", "events", Some(namespace));
-    if let Err(refusal) = api.create(&path, &event).await {
+    if let Err(refusal) = api.tell(&path, &event).await {
         tracing::debug!(object = name, %refusal, "an event could not be told");
     }
 }
@@ -103,8 +103,8 @@ pub async fn owner_is_elsewhere(api: &Api, dependent: &Object, owner: &Owner) {
         "count": 1,
     });
     let path = place::collection(&dependent.place, "v1", "events", Some(namespace));
-    match api.create(&path, &event).await {
-        Ok(_) => {}
+    match api.tell(&path, &event).await {
+        Ok(()) => {}
         Err(refusal) if refusal.is_conflict() => {}
         Err(refusal) => tracing::debug!(object = %dependent, %refusal, "an event could not be told"),
     }

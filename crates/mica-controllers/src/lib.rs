@@ -14,6 +14,7 @@ mod condition;
 pub mod control_plane;
 pub mod dedicated;
 mod dependent;
+mod echo;
 mod endpoint;
 mod engine;
 mod event;

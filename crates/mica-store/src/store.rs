@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::key::{Key, KeyRange};
+
+/// Reads that are under way at once where a backend reads keys one by one.
+const READS_AT_ONCE: usize = 16;
 
 /// A point in the store's one history: positive, and greater for every later write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -49,6 +53,21 @@ pub trait Store: Send + Sync + 'static {
     /// has not changed for long. With `at` it is the state right after that revision: [`ReadError::Expired`] if that is
     /// compacted away (and the range's plane has changed since), [`ReadError::Future`] if it does not exist yet.
     async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError>;
+
+    /// What is at each of these keys, in their order, in the state that [`Store::range`] would show with `at`, with its errors.
+    async fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
+        let ranges: Vec<KeyRange> = keys.iter().cloned().map(KeyRange::One).collect();
+        let query = |range| RangeQuery {
+            range,
+            at: Some(at),
+            after: None,
+            limit: 1,
+        };
+        let reads: Vec<_> = ranges.iter().map(|range| self.range(query(range))).collect();
+        let one = |page: Page| page.records.into_iter().next().map(|(_, record)| record);
+        let reads = stream::iter(reads).buffered(READS_AT_ONCE).map_ok(one);
+        reads.try_collect().await
+    }
 
     /// How many records of a range follow `after`, in the same state that [`Store::range`] would show, with its errors.
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError>;

@@ -12,6 +12,7 @@ use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
 
 use crate::api::{Api, Refusal};
+use crate::echo::Echoes;
 use crate::engine::{self, Controller};
 use crate::meta::{Notice, Seen};
 use crate::place::Place;
@@ -47,6 +48,7 @@ pub struct Companions {
     api: Api,
     companion: Companion,
     queue: Queue,
+    echoes: Echoes,
 }
 
 impl Companions {
@@ -55,6 +57,7 @@ impl Companions {
             api,
             companion,
             queue: engine::queue(),
+            echoes: Echoes::default(),
         }
     }
 }
@@ -86,19 +89,25 @@ impl Controller for Companions {
             {
                 (object, object.meta.namespace.as_ref())
             }
+            Seen::Restarted => return self.echoes.clear(),
             _ => return,
         };
         if let Some(namespace) = namespace {
             let request = Request::new(object.place.cluster().clone(), None, namespace);
-            self.queue.add(request, notice.priority);
+            if self.echoes.is_news(&request, object) {
+                self.queue.add(request, notice.priority);
+            }
         }
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
-        let (place, namespace) = (Place::of(&request.cluster), request.name.as_str());
-        let present = self.observe(&place, namespace).await?;
-        let plan = plan::plan(&self.companion, namespace, present.as_ref());
-        self.apply(&place, namespace, plan).await?;
-        Ok(Outcome::Done)
+        let look = async {
+            let (place, namespace) = (Place::of(&request.cluster), request.name.as_str());
+            let present = self.observe(&place, namespace).await?;
+            let plan = plan::plan(&self.companion, namespace, present.as_ref());
+            self.apply(&place, namespace, plan).await?;
+            Ok(Outcome::Done)
+        };
+        self.echoes.look(&self.queue, request, look).await
     }
 }

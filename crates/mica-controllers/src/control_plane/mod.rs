@@ -29,6 +29,7 @@ use mica_runtime::queue::{Backoff, Limits, Outcome, Priority, Queue};
 use mica_runtime::{ClusterName, Request};
 
 use crate::api::{Api, Refusal};
+use crate::echo::Echoes;
 use crate::engine::{self, Controller};
 use crate::follow::Listener;
 use crate::follow::whole::Stream;
@@ -43,7 +44,7 @@ pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings, Whereabouts};
 
 /// ControlPlanes that are worked on at once. All are of one management plane, so this is also how many of that.
 const WORKERS: usize = 32;
-/// How long to let changes of what control planes made gather before they are looked at: most are our own.
+/// How long to let changes of what is kept in planes gather before they are looked at: most are our own.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Items that wait before nothing more is read from the shared server, and how often that is looked at.
 const FULL: usize = 50_000;
@@ -61,8 +62,10 @@ pub struct ControlPlanes {
 }
 
 /// What waits to be looked at.
+#[derive(Clone)]
 struct Waker {
     queue: Arc<Queue>,
+    echoes: Arc<Echoes>,
 }
 
 impl ControlPlanes {
@@ -81,6 +84,7 @@ impl ControlPlanes {
                         ..Backoff::default()
                     },
                 })),
+                echoes: Arc::default(),
             },
         }
     }
@@ -93,14 +97,12 @@ impl Waker {
         self.queue.add(request, priority);
     }
 
-    /// Has a ControlPlane looked at because of something that it made. Most of what happens to that is its own doing, and one
-    /// look is enough for all of it; what went is missed at once.
-    fn wake_maker(&self, name: &str, gone: Gone, priority: Priority) {
-        match gone {
-            Gone::Yes => self.wake(name, priority),
-            Gone::No => self
-                .queue
-                .add_after(Request::new(ClusterName::local(), None, name), SETTLE),
+    /// Has a ControlPlane looked at because of what is heard of it, or of something that it made; not because of what it
+    /// wrote itself.
+    fn wake_for(&self, name: &str, object: &Object, priority: Priority) {
+        let request = Request::new(ClusterName::local(), None, name);
+        if self.echoes.is_news(&request, object) {
+            self.queue.add(request, priority);
         }
     }
 
@@ -141,17 +143,17 @@ impl Controller for ControlPlanes {
     }
 
     fn hear(&self, notice: &Notice) {
-        let (object, gone) = match &notice.seen {
-            Seen::Present(object) => (object, Gone::No),
-            Seen::Gone(object) => (object, Gone::Yes),
-            _ => return,
+        let object = match &notice.seen {
+            Seen::Present(object) | Seen::Gone(object) => object,
+            Seen::Restarted => return self.waker.echoes.clear(),
+            Seen::PlaneGone(_) => return,
         };
         if object.place != Place::root() {
             return;
         }
         let name = object.meta.name.as_str();
         if object.is(GROUP, CONTROL_PLANES) {
-            self.waker.wake(name, notice.priority);
+            self.waker.wake_for(name, object, notice.priority);
         } else if object.is(GROUP, CLASSES) {
             self.waker.wake_namers(CLASSES, name, notice.priority);
         } else if object.is(GROUP, ENDPOINTS) {
@@ -168,7 +170,7 @@ impl Controller for ControlPlanes {
                 false => wake::by_namespace(object),
             };
             if let Some(owner) = belongs_to(object).or_else(unmarked) {
-                self.waker.wake_maker(owner, gone, notice.priority);
+                self.waker.wake_for(owner, object, notice.priority);
             }
         }
     }
@@ -176,7 +178,11 @@ impl Controller for ControlPlanes {
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
         let name = request.name.as_str();
         match request.namespace.as_deref() {
-            None if request.cluster.is_local() => self.reconcile(name).await,
+            None if request.cluster.is_local() => {
+                let Waker { queue, echoes } = &self.waker;
+                echoes.look(queue, request, Box::pin(self.reconcile(name))).await
+            }
+            None if !self.waker.echoes.has_news(request) => Ok(Outcome::Done),
             None => self.wake_owner(&Place::of(&request.cluster)).await,
             Some(resource) => self.wake_all(resource, name).await,
         }
@@ -186,9 +192,7 @@ impl Controller for ControlPlanes {
     /// servers of dedicated ones.
     async fn listen(&self) {
         let api = &self.settings.home.api;
-        let listener = Waker {
-            queue: self.waker.queue.clone(),
-        };
+        let listener = self.waker.clone();
         let planes = Stream::root(api.clone()).labelled(NAME_LABEL);
         let inside = Stream::planes(api.clone()).labelled(MANAGED_LABEL);
         let changes = self.settings.providers.iter().map(|provider| provider.changes());
@@ -212,7 +216,7 @@ impl Listener for Waker {
                 return;
             }
             if let Some(name) = object.meta.annotations.control_plane.as_deref() {
-                self.wake_maker(name, gone, notice.priority);
+                self.wake_for(name, object, notice.priority);
             }
             // Somebody else may have waited for the name.
             if gone == Gone::Yes {
@@ -221,6 +225,7 @@ impl Listener for Waker {
             return;
         }
         let request = Request::new(object.place.cluster().clone(), None, wake::INSIDE);
+        self.echoes.hear_early(&request, object);
         match gone {
             Gone::Yes => self.queue.add(request, notice.priority),
             Gone::No => self.queue.add_after(request, SETTLE),

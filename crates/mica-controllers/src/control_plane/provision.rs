@@ -23,6 +23,8 @@ use crate::place::{self, Place};
 pub struct Settled {
     /// The server that it is on; none while that cannot be known, or must not be touched.
     pub home: Option<Home>,
+    /// The Plane there, as it was seen; none if it is new.
+    pub plane: Option<Value>,
     /// When to look again, if it is on its way elsewhere.
     pub again: Option<Duration>,
 }
@@ -37,28 +39,26 @@ impl ControlPlanes {
                     report.fail(condition::PROVISIONED, &problem);
                     return Ok(Settled {
                         home: None,
+                        plane: None,
                         again: None,
                     });
                 }
             },
             // Where nobody runs servers, all are where they belong.
             Mode::Virtual if self.settings.providers.is_empty() => {
+                let home = self.settings.home.clone();
+                let plane = home.api.get(&Home::plane_object(at.cluster_path())).await.or_absent();
+                let plane = self.blame(report, condition::PROVISIONED, reason::PROVISIONING, plane)?;
                 return Ok(Settled {
-                    home: Some(self.settings.home.clone()),
+                    home: Some(home),
+                    plane,
                     again: None,
                 });
             }
             Mode::Virtual => any_server(at),
         };
         let standing = Box::pin(self.stand(at, Wanted::At(at.spec.mode), &server)).await;
-        let standing = match standing {
-            Ok(standing) => standing,
-            Err(refusal) => {
-                let problem = Problem::new(reason::PROVISIONING, refusal.to_string());
-                report.fail(condition::PROVISIONED, &problem);
-                return Err(refusal);
-            }
-        };
+        let standing = self.blame(report, condition::PROVISIONED, reason::PROVISIONING, standing)?;
         report.migration = standing.report.migration;
         report.told.extend(standing.report.told);
         if let Some(change) = standing.report.condition {
@@ -81,7 +81,11 @@ impl ControlPlanes {
             Rest::Settled => None,
             Rest::After(time) => Some(time),
         };
-        Ok(Settled { home, again })
+        Ok(Settled {
+            home,
+            plane: standing.plane,
+            again,
+        })
     }
 
     /// Looks at both servers, and takes the next steps of a migration if there is one.
@@ -189,19 +193,15 @@ impl ControlPlanes {
     }
 
     /// Has the plane there, as the class wants it. Whether it takes requests.
-    pub(super) async fn plane(&self, at: &Observed, home: &Home, report: &mut Report) -> Result<bool, Refusal> {
-        let made = self.keep_plane(at, home).await;
-        let made = match made {
-            Ok(made) => made,
-            Err(refusal) => {
-                report.fail(
-                    condition::PROVISIONED,
-                    &Problem::new(reason::PROVISIONING, refusal.to_string()),
-                );
-                return Err(refusal);
-            }
-        };
-        let plane = match made {
+    pub(super) async fn plane(
+        &self,
+        at: &Observed,
+        home: &Home,
+        present: Option<Value>,
+        report: &mut Report,
+    ) -> Result<bool, Refusal> {
+        let made = self.keep_plane(at, home, present).await;
+        let plane = match self.blame(report, condition::PROVISIONED, reason::PROVISIONING, made)? {
             Ok(plane) => plane,
             Err(problem) => {
                 report.fail(condition::PROVISIONED, &problem);
@@ -220,9 +220,13 @@ impl ControlPlanes {
         Ok(true)
     }
 
-    async fn keep_plane(&self, at: &Observed, home: &Home) -> Result<Result<Value, Problem>, Refusal> {
+    async fn keep_plane(
+        &self,
+        at: &Observed,
+        home: &Home,
+        present: Option<Value>,
+    ) -> Result<Result<Value, Problem>, Refusal> {
         let path = Home::plane_object(at.cluster_path());
-        let present = home.api.get(&path).await.or_absent()?;
         let holder = self.holder(at, present.as_ref()).await?;
         let step = match plane::plan(at, present.as_ref(), holder) {
             Ok(step) => step,

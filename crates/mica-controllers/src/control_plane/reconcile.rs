@@ -67,7 +67,7 @@ impl ControlPlanes {
         let Some(home) = &settled.home else {
             return Ok(settled.again);
         };
-        if !Box::pin(self.plane(at, home, report)).await? {
+        if !Box::pin(self.plane(at, home, settled.plane, report)).await? {
             return Ok(settled.again);
         }
         self.tell_what_is_held(at, report);
@@ -95,7 +95,7 @@ impl ControlPlanes {
     }
 
     /// Puts what a step was refused into its condition.
-    fn blame<T>(
+    pub(super) fn blame<T>(
         &self,
         report: &mut Report,
         r#type: &'static str,

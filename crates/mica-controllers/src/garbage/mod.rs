@@ -28,7 +28,7 @@ use crate::api::{Api, Refusal};
 use crate::dependent::Dependents;
 use crate::engine::{self, Controller};
 use crate::kinds::Catalog;
-use crate::meta::{Notice, Object, Seen, What};
+use crate::meta::{Notice, Object, Owner, Seen, What};
 use crate::place::Place;
 use crate::select::Name;
 use item::Item;
@@ -40,6 +40,8 @@ const WORKERS: usize = 32;
 const TOGETHER: usize = 16;
 /// Objects whose owners were found to be there. Each takes a few bytes, and one that is forgotten is looked at once more.
 const VERIFIED: usize = 200_000;
+/// Objects that were heard of lately. Dependents are mostly made soon after their owners.
+const LIVING: usize = 50_000;
 /// Owners that are remembered to be gone.
 const DEPARTED: usize = 50_000;
 /// Kinds in trouble that are remembered, and for how long nothing is asked of them.
@@ -57,6 +59,9 @@ pub struct Garbage {
     waiting: Mutex<HashMap<(Place, CompactString), Request>>,
     /// Objects, with the owners that they had, all of which were there.
     verified: Cache<u64, ()>,
+    /// Objects that were heard of lately and stay: what names one of them as its owner is no garbage. An owner that goes later
+    /// is heard of later, and has its dependents looked up.
+    living: Cache<u64, ()>,
     /// Owners whose deletion was heard of and that had dependents. A uid does not come back.
     departed: Cache<u64, ()>,
     /// Kinds that could not be read, and when. A conversion that fails slowly must not hold all workers.
@@ -72,6 +77,7 @@ impl Garbage {
             queue: engine::queue(),
             waiting: Mutex::default(),
             verified: Cache::new(VERIFIED),
+            living: Cache::new(LIVING),
             departed: Cache::new(DEPARTED),
             troubled: Cache::new(TROUBLED),
         }
@@ -96,12 +102,28 @@ impl Garbage {
     fn present(&self, object: &Object, priority: Priority) {
         let meta = &object.meta;
         let has_dependents_to_settle = meta.awaits_dependents() || meta.orphans_dependents();
-        let may_be_garbage =
-            || !meta.owner_references.is_empty() && !meta.is_deleting() && self.verified.get(&print(object)).is_none();
+        match meta.is_deleting() {
+            true => drop(self.living.remove(&life_print(object))),
+            false => self.living.insert(life_print(object), ()),
+        }
+        let may_be_garbage = || {
+            let names_owners = !meta.owner_references.is_empty() && !meta.is_deleting();
+            names_owners && self.verified.get(&print(object)).is_none() && !self.owners_live(object)
+        };
         if has_dependents_to_settle || may_be_garbage() {
             self.queue.add(Item::object(object), priority);
         }
         self.owners_of(object);
+    }
+
+    /// Whether all owners of an object are there for all that was heard.
+    fn owners_live(&self, object: &Object) -> bool {
+        let lives = |owner: &Owner| {
+            let at = |namespace: Option<&str>| owner_print(object, owner, namespace);
+            let namespace = object.meta.namespace.as_deref();
+            self.living.get(&at(None)).is_some() || self.living.get(&at(namespace)).is_some()
+        };
+        object.meta.owner_references.iter().all(lives)
     }
 
     /// Looks again at owners that wait for this one.
@@ -164,6 +186,32 @@ fn print(object: &Object) -> u64 {
     hash.finish()
 }
 
+/// An object among those that live, as a number: where and what it is, whatever it says.
+fn life_print(object: &Object) -> u64 {
+    let Object { place, what, meta } = object;
+    life(
+        place,
+        what.group(),
+        &what.kind,
+        meta.namespace.as_deref(),
+        &meta.name,
+        &meta.uid,
+    )
+}
+
+/// An owner as the dependent names it, in a namespace or in none.
+fn owner_print(dependent: &Object, owner: &Owner, namespace: Option<&str>) -> u64 {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    life(&dependent.place, group, &owner.kind, namespace, &owner.name, &owner.uid)
+}
+
+fn life(place: &Place, group: &str, kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> u64 {
+    let mut hash = Xxh3::new();
+    place.hash(&mut hash);
+    (group, kind, namespace, name, uid).hash(&mut hash);
+    hash.finish()
+}
+
 /// A uid of a plane, as a number.
 fn uid_print(place: &Place, uid: &str) -> u64 {
     let mut hash = Xxh3::new();
@@ -192,11 +240,15 @@ impl Controller for Garbage {
             Seen::Present(object) | Seen::Gone(object) if object.what.resource == "events" => {}
             Seen::Present(object) => self.present(object, notice.priority),
             Seen::Gone(object) => {
+                self.living.remove(&life_print(object));
                 self.queue.add(Item::gone(object), Priority::Normal);
                 self.owners_of(object);
             }
             Seen::PlaneGone(place) => self.waiting.lock().retain(|(at, _), _| at != place),
-            Seen::Restarted => self.verified.clear(),
+            Seen::Restarted => {
+                self.verified.clear();
+                self.living.clear();
+            }
         }
     }
 

@@ -62,7 +62,7 @@ impl Controller for Memberships {
     fn hear(&self, notice: &Notice) {
         engine::hear_in_root(&self.queue, notice, |object| {
             let ours = object.is(GROUP, MEMBERSHIPS) || object.is(GROUP, ORGANIZATIONS);
-            ours.then_some((object.meta.namespace.as_deref(), &*object.meta.name))
+            ours.then(|| engine::in_root(object.meta.namespace.as_deref(), &object.meta.name))
         });
     }
 

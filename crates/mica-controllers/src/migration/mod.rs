@@ -93,6 +93,8 @@ pub enum Residence {
 /// What a look at a control plane came to.
 pub struct Standing {
     pub residence: Residence,
+    /// The Plane where it is, as it was seen last; none if it is new.
+    pub plane: Option<Value>,
     pub report: Report,
     pub rest: Rest,
 }
@@ -209,8 +211,14 @@ impl Migrations {
                 (Rest::After(time), Some(pause)) if time.is_zero() => Rest::After(pause.min(SOON)),
                 (rest, _) => rest,
             };
+            let residence = residence(case, &halves, &decision);
+            let plane = match &residence {
+                Residence::At { mode, .. } => halves.at(*mode).plane.clone(),
+                _ => None,
+            };
             return Ok(Standing {
-                residence: residence(case, &halves, &decision),
+                residence,
+                plane,
                 report,
                 rest,
             });

@@ -56,7 +56,7 @@ impl Controller for Organizations {
             } else {
                 return None;
             };
-            Some((None, name))
+            Some(engine::in_root(None, name))
         });
     }
 

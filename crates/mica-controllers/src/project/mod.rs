@@ -7,23 +7,28 @@ mod apply;
 mod observe;
 pub mod plan;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use mica_api::tenancy::{GROUP, INFRASTRUCTURE_GROUP, PROJECT_CONTROL_PLANES, PROJECTS, SUSPENSIONS, project_of_plane};
 use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
 
 use crate::api::{Api, Refusal};
+use crate::echo::Echoes;
 use crate::engine::{self, Controller};
-use crate::meta::{Notice, Object};
+use crate::meta::{Notice, Object, Seen};
 use crate::select::Name;
+use apply::Applied;
 
 const WORKERS: usize = 16;
-/// How often a project is looked at in one go: each look does what the one before made possible.
-const LOOKS: usize = 6;
+/// How many plans are made in one go: each does what the one before made possible.
+const PLANS: usize = 8;
 
 pub struct Projects {
     api: Api,
     queue: Queue,
+    echoes: Echoes,
 }
 
 impl Projects {
@@ -31,6 +36,7 @@ impl Projects {
         Self {
             api,
             queue: engine::queue(),
+            echoes: Echoes::default(),
         }
     }
 }
@@ -65,24 +71,38 @@ impl Controller for Projects {
     }
 
     fn hear(&self, notice: &Notice) {
-        engine::hear_in_root(&self.queue, notice, |object| Some((None, about(object)?)));
+        if matches!(notice.seen, Seen::Restarted) {
+            self.echoes.clear();
+        }
+        engine::hear_in_root(&self.queue, notice, |object| {
+            let request = engine::in_root(None, about(object)?);
+            self.echoes.is_news(&request, object).then_some(request)
+        });
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
-        let mut conflict = None;
-        for _ in 0..LOOKS {
-            let Some(mut observed) = self.observe(&request.name).await? else {
-                return Ok(Outcome::Done);
-            };
-            observed.conflict = conflict.take();
-            let now = engine::now();
-            let steps = plan::plan(&observed, &now);
+        self.echoes.look(&self.queue, request, self.look(&request.name)).await
+    }
+}
+
+impl Projects {
+    async fn look(&self, name: &str) -> Result<Outcome, Refusal> {
+        let Some(mut observed) = self.observe(name).await? else {
+            return Ok(Outcome::Done);
+        };
+        for _ in 0..PLANS {
+            let steps = plan::plan(&observed, &engine::now());
             if steps.is_empty() {
                 return Ok(Outcome::Done);
             }
-            conflict = self.apply(&observed, steps).await?;
+            if self.apply(&mut observed, steps).await? == Applied::InPart {
+                let conflict = observed.conflict.take();
+                observed = match self.observe(name).await? {
+                    None => return Ok(Outcome::Done),
+                    Some(now) => plan::Observed { conflict, ..now },
+                };
+            }
         }
-        // What is left is heard of: every step here changes something that is watched.
-        Ok(Outcome::Done)
+        Ok(Outcome::Again(Duration::ZERO))
     }
 }

@@ -49,7 +49,7 @@ impl Projects {
     }
 
     /// Whether the plane answers, at the address that clients use.
-    async fn answers(&self, project: &str, plane: Option<&Value>) -> Answers {
+    pub(super) async fn answers(&self, project: &str, plane: Option<&Value>) -> Answers {
         let ready = plane.is_some_and(|plane| plane["status"]["phase"] == "Ready");
         if !ready {
             return Answers::No;

@@ -66,10 +66,12 @@ impl Registry {
         let (at, after) = (place.at, place.after.clone());
         let scan = Scan::of_plane(self.clone(), plane.clone(), served.clone(), &extent, at, after);
         let scan = scan.defined_by(target.definition.as_ref());
-        let scan = match target.within.as_deref().and_then(Within::relation) {
+        let (scan, selection) = match target.within.as_deref().and_then(Within::relation) {
             // What names one object, or one namespace, has found its place already.
-            Some((relation, whose)) if extent == Extent::Resource => scan.by_relation(relation, whose),
-            _ => scan,
+            Some((relation, whose)) if extent == Extent::Resource => {
+                (scan.by_relation(relation, whose), selection.led_by_index())
+            }
+            _ => (scan, selection),
         };
         self.begin(scan, selection, place, options, Tokens::Rests).await
     }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
 use mica_store::{Key, KeyRange, Page, PlaneKeys, RangeQuery, Record, Revision};
 
 use super::Registry;
@@ -21,8 +20,6 @@ const PAGE: usize = 500;
 const FIRST_PAGE: usize = 32;
 /// About how many bytes are read at once from then on.
 const PAGE_BYTES: usize = 2 << 20;
-/// Objects that an index leads to are read this many at a time.
-const CONCURRENT_READS: usize = 16;
 /// Places of base objects that are looked at one by one when objects are counted.
 const COUNTED_PLACES: usize = 16;
 
@@ -199,8 +196,10 @@ impl Scan {
         let (Some(plane), Some(at), Under::Prefix(prefix)) = (&self.plane, self.at, &self.under) else {
             return Ok(None);
         };
-        if self.relation.is_some() {
-            return Ok(None);
+        if let Some((relation, whose)) = &self.relation {
+            let after = relation.record(whose, after);
+            let count = self.registry.store.count(&self.range, Some(at), Some(&after)).await?;
+            return Ok(Some(count));
         }
         // Records and objects differ only where some layer has an object: a record may hide it, and it needs no record.
         let places = plane.layers.rests(&self.served.storage, prefix, after.rest());
@@ -305,23 +304,10 @@ impl Scan {
 
     /// The objects that records of an index lead to, in the state that the page is of.
     async fn related(&self, relation: Relation, page: &Page) -> Result<Vec<(Key, Record)>, ApiError> {
-        let (store, at) = (&self.registry.store, Some(page.revision));
         let objects: Vec<Key> = page.records.iter().map(|(record, _)| relation.object(record)).collect();
-        let reads = stream::iter(objects).map(|object| {
-            let store = store.clone();
-            async move {
-                let range = KeyRange::One(object);
-                let query = RangeQuery {
-                    range: &range,
-                    at,
-                    after: None,
-                    limit: 1,
-                };
-                store.range(query).await
-            }
-        });
-        let found: Vec<Page> = reads.buffered(CONCURRENT_READS).try_collect().await?;
-        Ok(found.into_iter().flat_map(|page| page.records).collect())
+        let found = self.registry.store.get_many(&objects, page.revision).await?;
+        let there = objects.into_iter().zip(found);
+        Ok(there.filter_map(|(key, record)| Some((key, record?))).collect())
     }
 
     /// Keys of base objects after `after`, in order.

@@ -49,6 +49,13 @@ impl Selection {
         self
     }
 
+    /// What an index of the view leads to lies within it, and is not asked again.
+    #[must_use]
+    pub fn led_by_index(mut self) -> Self {
+        self.reach = Reach::Every;
+        self
+    }
+
     /// The same where nobody says which fields objects have: by their names, whatever kind they are.
     fn parse_any(served: &Arc<Served>, labels: &str, fields: &str) -> Result<Self, ApiError> {
         Self::checked(served, labels, fields, |field| {

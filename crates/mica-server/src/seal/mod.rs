@@ -367,6 +367,17 @@ impl Store for SealedStore {
         Ok(page)
     }
 
+    async fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
+        let mut found = self.0.store.get_many(keys, at).await?;
+        for (key, record) in keys.iter().zip(&mut found) {
+            if let Some(record) = record {
+                let value = std::mem::take(&mut record.value);
+                record.value = self.0.open(key, value, Telling::List).await;
+            }
+        }
+        Ok(found)
+    }
+
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
         self.0.store.count(range, at, after).await
     }

@@ -204,6 +204,7 @@ impl Bed {
             all.extend(page.records);
             if !page.more {
                 self.check_count(range, page.revision, &all).await;
+                self.check_many(page.revision, &all).await;
                 return all;
             }
         }
@@ -218,6 +219,19 @@ impl Bed {
             let count = count.expect("what can be listed can be counted");
             assert_eq!(count, expected as u64, "{range:?} at {at} behind {after:?}");
         }
+    }
+
+    /// What a list holds is found by its keys, in whatever order, and what it does not hold is not.
+    async fn check_many(&self, at: Revision, all: &[(Key, Record)]) {
+        let mut keys: Vec<Key> = all.iter().rev().map(|(key, _)| key.clone()).collect();
+        let mut expected: Vec<Option<Record>> = all.iter().rev().map(|(_, record)| Some(record.clone())).collect();
+        if let Some((key, _)) = all.first() {
+            let plane = PlaneKeys::new(key.plane());
+            keys.insert(all.len() / 2, plane.object(&self.things, None, "nobody-made-this"));
+            expected.insert(all.len() / 2, None);
+        }
+        let found = within("a read of many keys", self.store.get_many(&keys, at)).await;
+        assert_eq!(found.expect("what can be listed can be read"), expected, "at {at}");
     }
 
     async fn texts(&self, range: &KeyRange, at: Option<Revision>) -> Vec<String> {

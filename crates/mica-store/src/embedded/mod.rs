@@ -313,6 +313,14 @@ impl Store for EmbeddedStore {
         blocking(move || engine.range(&range, at, after.as_ref(), limit)).await
     }
 
+    async fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
+        if keys.len() <= INLINE_PAGE {
+            return self.inner.engine.get_many(keys, at);
+        }
+        let (engine, keys) = (self.inner.engine.clone(), keys.to_vec());
+        blocking(move || engine.get_many(&keys, at)).await
+    }
+
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
         if let Some(count) = self.inner.engine.cached_count(range, at, after) {
             return Ok(count);

@@ -222,6 +222,31 @@ impl Engine {
         })
     }
 
+    pub(super) fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
+        let (view, segments) = self.view()?;
+        let (mut wanted, mut places) = (Vec::new(), Vec::new());
+        // Keys that are asked for together are mostly of one plane.
+        let mut readable = None;
+        for (place, key) in keys.iter().enumerate() {
+            let read_at = match readable {
+                Some((plane, read_at)) if plane == key.plane() => read_at,
+                _ => self.revisions(&view, &KeyRange::One(key.clone()), Some(at))?.1,
+            };
+            readable = Some((key.plane(), read_at));
+            if let Some(entry) = view.version(key, read_at)? {
+                wanted.push((key.as_str(), entry));
+                places.push(place);
+            }
+        }
+        let (values, _) = self.loader(&segments).load_many(&wanted)?;
+        let mut found = vec![None; keys.len()];
+        for ((place, (_, entry)), value) in places.into_iter().zip(wanted).zip(values) {
+            let revision = entry.revision;
+            found[place] = Some(Record { value, revision });
+        }
+        Ok(found)
+    }
+
     /// The revision that a read is of, and one that a view can be read at to see the same.
     fn revisions(
         &self,

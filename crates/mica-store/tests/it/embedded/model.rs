@@ -93,6 +93,10 @@ impl Store for Restarting {
         self.store().range(query).await
     }
 
+    async fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
+        self.store().get_many(keys, at).await
+    }
+
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
         self.store().count(range, at, after).await
     }
