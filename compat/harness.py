@@ -79,14 +79,16 @@ def kubectl(kubeconfig, *args, text=None):
     return done.stdout
 
 
-@contextmanager
 def mica(*arguments):
-    """`mica up` on an empty directory, without controllers: what it is compared with, a kube-apiserver alone, has none."""
+    """A server like what it is compared with, a kube-apiserver alone: without controllers, and without organizations."""
+    return mica_whole("--controllers=-*", "--tenancy=absent", *arguments)
+
+
+@contextmanager
+def mica_whole(*arguments):
+    """`mica up` on an empty directory."""
     with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
-        port = free_port()
-        command = [mica_binary(), "up", "--data-dir", directory, "--listen", f"127.0.0.1:{port}", "--controllers=-*"]
-        # What it is compared with has no organizations either.
-        command.append("--tenancy=absent")
+        command = [mica_binary(), "up", "--data-dir", directory, "--listen", f"127.0.0.1:{free_port()}"]
         with running([*command, *arguments], directory):
             yield Server(Path(directory) / "admin.kubeconfig", directory)
 

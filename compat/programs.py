@@ -1,6 +1,7 @@
 """Clients that are programs of their own: each prints a line for every claim, `ok …` or `FAIL …`, and ends with 0 if all held."""
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -87,6 +88,30 @@ def multicluster(count=4):
             os.symlink(os.path.abspath(at), os.path.join(directory, f"cluster-{n}"))
         command = [program, "--kubeconfig", str(server.kubeconfig), "--planes", directory]
         return claims("multicluster-runtime", {"planes": command})
+
+
+def milo(count=4):
+    """Milo's own provider, from a checkout of it, over projects."""
+    program = milo_program(os.path.abspath(os.environ["MILO"]))
+    projects = [f"project-{n}" for n in range(count)]
+    with harness.mica_whole() as server:
+        for arguments in (["org", "create", "acme"], ["project", "create", *projects, "--org", "acme"]):
+            subprocess.run([harness.mica_binary(), *arguments, "--kubeconfig", str(server.kubeconfig)], check=True, capture_output=True)
+        command = [program, "--kubeconfig", str(server.kubeconfig), "--projects", ",".join(projects)]
+        return claims("Milo's provider", {"projects": command})
+
+
+def milo_program(checkout):
+    """The program, built with the module of the checkout: ours says only that it needs one."""
+    program, folder = str(TOOLS / "bin" / "check-milo"), COMPAT / "milo"
+    with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
+        for name in ("go.mod", "go.sum"):
+            shutil.copy(folder / name, directory)
+        own = os.path.join(directory, "go.mod")
+        subprocess.run(["go", "mod", "edit", f"-replace=go.miloapis.com/milo={checkout}", own], check=True)
+        # Another revision of it may need other versions of what ours names.
+        subprocess.run(["go", "build", "-mod=mod", f"-modfile={own}", "-o", program, "."], cwd=folder, check=True)
+    return program
 
 
 def operator(reference):

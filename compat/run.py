@@ -6,6 +6,7 @@
   run.py --record [NAME...]   writes the tours' transcripts anew: upstream's from $KUBE_APISERVER, our own from our server
 """
 import argparse
+import os
 import sys
 from contextlib import contextmanager
 
@@ -16,7 +17,7 @@ import tour
 
 PLANE = "compat"
 # Checks that are no tours, in the order in which they run.
-PROGRAMS = ["client-go", "reconnect", "python", "javascript", "operator", "multicluster", "shared"]
+PROGRAMS = ["client-go", "reconnect", "python", "javascript", "operator", "multicluster", "milo", "shared"]
 
 
 @contextmanager
@@ -58,6 +59,13 @@ def check(names, reference):
         totals["operator"] = programs.operator(reference)
     if "multicluster" in wanted and not reference:
         totals["multicluster"] = programs.multicluster()
+    if "milo" in wanted and not reference:
+        if "MILO" in os.environ:
+            totals["milo"] = programs.milo()
+        elif "milo" in names:
+            sys.exit("milo: set MILO to a checkout of Milo")
+        else:
+            print("milo: not run, because MILO names no checkout of Milo")
     if "shared" in wanted and not reference:
         totals["shared"] = shared.check()
     for what, (passed, failed) in totals.items():
