@@ -1,12 +1,17 @@
 //! Events about objects, for whoever looks for the reason of something. One that cannot be told is not: nothing waits for it.
 
 use jiff::Timestamp;
+pub use mica_runtime::events::Severity;
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::api::Api;
+use crate::api::{Api, Refusal};
+use crate::engine;
 use crate::meta::{Object, Owner};
-use crate::place;
+use crate::place::{self, Place};
+
+/// Where events are of what has no namespace, as upstream's are.
+const OF_NO_NAMESPACE: &str = "default";
 
 /// Something that happened to an object.
 pub struct Told {
@@ -15,57 +20,22 @@ pub struct Told {
     pub message: String,
 }
 
-/// Whether somebody should look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Severity {
-    Normal,
-    Warning,
-}
-
-impl Severity {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
 /// Tells what happened to an object of root, as whoever is named.
 pub async fn tell(api: &Api, component: &str, object: &serde_json::Value, told: &Told) {
     let meta = &object["metadata"];
-    let namespace = meta["namespace"].as_str().unwrap_or("default");
-    let now = Timestamp::now();
-    let (name, uid) = (
-        meta["name"].as_str().unwrap_or_default(),
-        meta["uid"].as_str().unwrap_or_default(),
-    );
-    let print = xxh3_64(format!("{uid}{}{}{now}", told.reason, told.message).as_bytes());
-    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let event = json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": format!("{name}.{print:016x}"), "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": object["apiVersion"],
-            "kind": object["kind"],
-            "namespace": meta["namespace"],
-            "name": name,
-            "uid": uid,
-            "resourceVersion": meta["resourceVersion"],
-        },
-        "reason": told.reason,
-        "message": told.message,
-        "type": told.kind.as_str(),
-        "source": {"component": component},
-        "reportingComponent": component,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-    });
-    let path = place::collection(&place::Place::root(), "v1", "events", Some(namespace));
-    if let Err(refusal) = api.tell(&path, &event).await {
-        tracing::debug!(object = name, %refusal, "an event could not be told");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let about = About {
+        api_version: text(&object["apiVersion"]),
+        kind: text(&object["kind"]),
+        namespace: meta["namespace"].as_str(),
+        name: text(&meta["name"]),
+        uid: text(&meta["uid"]),
+        resource_version: meta["resourceVersion"].as_str(),
+    };
+    // Each time that it happens is an event of its own.
+    let once = Timestamp::now().to_string();
+    if let Err(refusal) = send(api, &Place::root(), component, &about, told, &once).await {
+        tracing::debug!(object = about.name, %refusal, "an event could not be told");
     }
 }
 
@@ -79,33 +49,69 @@ pub async fn owner_is_elsewhere(api: &Api, dependent: &Object, owner: &Owner) {
         "ownerRef [{}/{}, namespace: {own}, name: {}, uid: {}] does not exist in namespace {own:?}",
         owner.api_version, owner.kind, owner.name, owner.uid
     );
-    // Events of what has no namespace are in this one.
-    let namespace = dependent.meta.namespace.as_deref().unwrap_or("default");
-    let print = xxh3_64(format!("{}{message}", dependent.meta.uid).as_bytes());
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let event = json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": format!("{}.{print:016x}", dependent.meta.name), "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": dependent.what.api_version,
-            "kind": dependent.what.kind,
-            "namespace": own,
-            "name": dependent.meta.name,
-            "uid": dependent.meta.uid,
-        },
-        "reason": "OwnerRefInvalidNamespace",
-        "message": message,
-        "type": "Warning",
-        "source": {"component": COMPONENT},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    });
-    let path = place::collection(&dependent.place, "v1", "events", Some(namespace));
-    match api.tell(&path, &event).await {
+    let told = Told {
+        kind: Severity::Warning,
+        reason: "OwnerRefInvalidNamespace".to_owned(),
+        message,
+    };
+    let about = About {
+        api_version: dependent.what.api_version.to_string(),
+        kind: dependent.what.kind.to_string(),
+        namespace: dependent.meta.namespace.as_deref(),
+        name: dependent.meta.name.to_string(),
+        uid: dependent.meta.uid.to_string(),
+        resource_version: None,
+    };
+    match send(api, &dependent.place, COMPONENT, &about, &told, "").await {
         Ok(()) => {}
         Err(refusal) if refusal.is_conflict() => {}
         Err(refusal) => tracing::debug!(object = %dependent, %refusal, "an event could not be told"),
     }
+}
+
+/// What an event is about.
+struct About<'a> {
+    api_version: String,
+    kind: String,
+    namespace: Option<&'a str>,
+    name: String,
+    uid: String,
+    resource_version: Option<&'a str>,
+}
+
+/// Makes an event. Its name is of what it says and of `once`: what has both is the same event.
+async fn send(
+    api: &Api,
+    place: &Place,
+    component: &str,
+    about: &About<'_>,
+    told: &Told,
+    once: &str,
+) -> Result<(), Refusal> {
+    let namespace = about.namespace.unwrap_or(OF_NO_NAMESPACE);
+    let print = xxh3_64(format!("{}{}{}{once}", about.uid, told.reason, told.message).as_bytes());
+    let now = engine::now();
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{}.{print:016x}", about.name), "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+            "resourceVersion": about.resource_version,
+        },
+        "reason": told.reason,
+        "message": told.message,
+        "type": told.kind.as_str(),
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    });
+    let path = place::collection(place, "v1", "events", Some(namespace));
+    api.tell(&path, &event).await
 }
