@@ -69,6 +69,20 @@ impl Relation {
         PlaneKeys::ROOT.object(&self.records(), Some(&uid_part(whose)), &place)
     }
 
+    /// All objects, whosever they are.
+    pub(crate) fn all(self) -> KeyRange {
+        PlaneKeys::ROOT.resource(&self.objects())
+    }
+
+    /// Whether records are in the order of their objects. Those of objects in namespaces are not: what stands for the slash
+    /// comes before other characters of names, and the slash itself after some.
+    pub(crate) fn is_in_order(self) -> bool {
+        match self {
+            Self::OrganizationProjects => true,
+            Self::UserMemberships => false,
+        }
+    }
+
     /// The object that a record is about.
     pub(crate) fn object(self, record: &Key) -> Key {
         let objects = self.objects();

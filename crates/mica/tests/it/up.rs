@@ -44,6 +44,17 @@ fn a_first_start_makes_what_a_second_start_finds() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_server_takes_no_huge_pages() {
+    let home = home();
+    let server = Up::start(home.path(), &[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("THP_enabled:"));
+    // Kernels that cannot tell are older than 5.0.
+    assert_eq!(line, Some("THP_enabled:\t0"), "{status}");
+}
+
+#[test]
 fn writes_are_audited_unless_told_otherwise_for_the_owner_alone() {
     let home = home();
     let server = Up::start(home.path(), &[]);

@@ -324,14 +324,24 @@ async fn discovery_and_openapi_show_each_context_what_belongs_there() {
 #[tokio::test]
 async fn a_long_list_of_an_organization_is_paged_and_whole() {
     let (_world, root) = platform().await;
-    two(&root).await;
-    let acme = in_organization(&root, "acme");
+    let (acme, other) = two(&root).await;
     for i in 0..520 {
         acme.post(PROJECTS, &project(&format!("p{i:03}"))).await.expect(201);
+        if i % 130 == 7 {
+            other
+                .post(PROJECTS, &project(&format!("p{i:03}-other")))
+                .await
+                .expect(201);
+        }
     }
     let all = acme.get(PROJECTS).await.expect(200);
     assert_eq!(names(&all).len(), 521);
     assert!(names(&all).is_sorted());
+    // Few among many of another's.
+    let few = ["other-p", "p007-other", "p137-other", "p267-other", "p397-other"];
+    assert_eq!(names(&other.get(PROJECTS).await.expect(200)), few);
+    let first = acme.get(&format!("{PROJECTS}?limit=200")).await.expect(200);
+    assert_eq!(first["metadata"]["remainingItemCount"], 321);
     let (mut seen, mut token) = (Vec::new(), String::new());
     loop {
         let page = acme
