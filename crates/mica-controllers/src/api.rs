@@ -230,6 +230,10 @@ impl Api {
         Self { turn, ..self }
     }
 
+    pub(crate) fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
     pub async fn get(&self, path: &str) -> Result<Value, Refusal> {
         self.read(path, JSON).await
     }
@@ -372,12 +376,18 @@ impl Api {
     pub async fn fill(&self, path: &str, body: Body) -> Result<Value, Refusal> {
         let mut request = self.request(Method::POST, path, JSON, None);
         *request.body_mut() = body;
-        if !self.turn.may_write() {
-            return Err(Refusal::NotOurTurn);
-        }
-        let sent = self.client.send(request).await;
-        let response = sent.map_err(|error| Refusal::Unreachable(Box::new(error)))?;
-        let bytes = collect(good(response).await?).await?;
+        let epoch = self.turn.epoch().ok_or(Refusal::NotOurTurn)?;
+        let sending = async {
+            let sent = self.client.send(request).await;
+            let response = sent.map_err(|error| Refusal::Unreachable(Box::new(error)))?;
+            collect(good(response).await?).await
+        };
+        // It may take long, and belongs to no item of work that would be given up.
+        let bytes = tokio::select! {
+            biased;
+            () = self.turn.goes(epoch) => return Err(Refusal::NotOurTurn),
+            bytes = sending => bytes?,
+        };
         serde_json::from_slice(&bytes).map_err(Refusal::Unreadable)
     }
 

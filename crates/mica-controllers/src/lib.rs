@@ -187,14 +187,15 @@ fn operator(name: Name, server: Server, api: Api, options: &Options) -> Vec<Arc<
     if !runs {
         return Vec::new();
     }
+    let settings = settings.clone().in_turn(api.turn());
     match name {
-        Name::ControlPlane => vec![Arc::new(ControlPlanes::new(api, settings.clone()))],
+        Name::ControlPlane => vec![Arc::new(ControlPlanes::new(api, settings))],
         Name::ControlPlaneRegistration => vec![Arc::new(Registrations::new(api))],
         Name::ControlPlaneEndpoint => vec![
             Arc::new(Endpoints::new(api.clone())),
-            Arc::new(Routes::new(api, settings.home.clone())),
+            Arc::new(Routes::new(api, settings.home)),
         ],
-        Name::ControlPlaneClass => vec![Arc::new(Classes::new(api, settings.addons.clone()))],
+        Name::ControlPlaneClass => vec![Arc::new(Classes::new(api, settings.addons))],
         _ => Vec::new(),
     }
 }

@@ -32,7 +32,12 @@ impl Turn {
 
     /// Whether what has begun may be written.
     pub fn may_write(&self) -> bool {
-        self.ownership.holds(&self.cluster).is_some()
+        self.epoch().is_some()
+    }
+
+    /// The epoch in which something may be written.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.ownership.holds(&self.cluster)
     }
 
     /// Begins work: no other replica does before the tenure is dropped.

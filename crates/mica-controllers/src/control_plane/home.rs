@@ -2,6 +2,7 @@
 
 use crate::api::Api;
 use crate::place;
+use crate::turn::Turn;
 
 /// The kind of planes, which only Mica servers have.
 pub const PLANE_API_VERSION: &str = "mica.dev/v1alpha1";
@@ -19,6 +20,15 @@ pub struct Home {
 }
 
 impl Home {
+    /// The same, changed only in this turn.
+    #[must_use]
+    pub(crate) fn in_turn(self, turn: &Turn) -> Self {
+        Self {
+            api: self.api.in_turn(turn.clone()),
+            ..self
+        }
+    }
+
     /// The path of a plane on any server.
     pub fn plane_path(cluster_path: &str) -> String {
         format!("/clusters/{cluster_path}/control-plane")

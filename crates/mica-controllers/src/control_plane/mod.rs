@@ -73,7 +73,7 @@ impl ControlPlanes {
         Self {
             catalog: Catalog::new(settings.home.api.clone()),
             library: Library::new(api.clone(), settings.addons.clone()),
-            migrations: Migrations::new(settings.home.clone(), settings.providers.clone()),
+            migrations: Migrations::new(settings.home.clone(), settings.providers.clone(), api.turn().clone()),
             api,
             settings,
             waker: Waker {

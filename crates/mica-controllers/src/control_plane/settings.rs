@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Home;
 use crate::dedicated::Provider;
 use crate::migration::DRAIN;
+use crate::turn::Turn;
 
 /// How long credentials are good for unless told otherwise.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -57,6 +58,15 @@ impl Settings {
     pub fn elsewhere(self) -> Self {
         Self {
             server: Whereabouts::Elsewhere,
+            ..self
+        }
+    }
+
+    /// The same, with a server that is changed only in this turn.
+    #[must_use]
+    pub(crate) fn in_turn(self, turn: &Turn) -> Self {
+        Self {
+            home: self.home.in_turn(turn),
             ..self
         }
     }

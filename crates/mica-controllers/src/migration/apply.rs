@@ -43,6 +43,8 @@ impl Migrations {
         let path = Home::plane_object(case.cluster_path);
         match *step {
             Step::Settled | Step::Wait(_) | Step::Stuck(..) | Step::Drain => {}
+            // Requests know whose turn it is; who runs servers does not.
+            Step::Provision | Step::Retire(_) if !self.turn.may_write() => return Err(Refusal::NotOurTurn),
             Step::Provision => return self.provision(case).await,
             Step::Receive(to) => self.receive(case, halves, to).await?,
             Step::Carry(to, _) => {

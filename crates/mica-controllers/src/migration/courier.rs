@@ -250,6 +250,7 @@ impl Couriers {
                     Ok(()) => (memory.caught, memory.trouble) = (true, None),
                     // Somebody else sent, or the plane is another: the next look knows more.
                     Err(refusal) if refusal.is_conflict() || refusal.is_not_found() => {}
+                    Err(Refusal::NotOurTurn) => {}
                     Err(refusal) => fail(memory, trouble_of(&refusal)),
                 }
             }

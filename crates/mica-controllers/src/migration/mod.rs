@@ -23,6 +23,7 @@ use tokio::sync::broadcast;
 use crate::api::Refusal;
 use crate::control_plane::Home;
 use crate::dedicated::{self, Provider, Provisioned};
+use crate::turn::Turn;
 use apply::Done;
 use courier::{Couriers, Way};
 use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, Word, other};
@@ -145,16 +146,19 @@ pub struct Migrations {
     shared: Home,
     providers: Vec<Arc<dyn Provider>>,
     couriers: Couriers,
+    /// Who runs servers has none of it: what they give is used in this turn alone.
+    turn: Turn,
     /// How long writes waited for switches that are not reported yet.
     waited: Mutex<Vec<(String, Duration)>>,
 }
 
 impl Migrations {
-    pub fn new(shared: Home, providers: Vec<Arc<dyn Provider>>) -> Self {
+    pub fn new(shared: Home, providers: Vec<Arc<dyn Provider>>, turn: Turn) -> Self {
         Self {
-            shared,
+            shared: shared.in_turn(&turn),
             providers,
             couriers: Couriers::new(),
+            turn,
             waited: Mutex::default(),
         }
     }
@@ -198,6 +202,8 @@ impl Migrations {
                         left -= 1;
                         continue;
                     }
+                    // Whoever has it now sees the same.
+                    Err(Refusal::NotOurTurn) => return Err(Refusal::NotOurTurn),
                     Err(refusal) => {
                         tracing::debug!(control_plane = case.name, ?step, %refusal, "a step of a migration failed");
                         self.failed(case.name, &refusal);
@@ -317,6 +323,7 @@ impl Migrations {
                 Err(refused) => return silent(refused.to_string()),
             };
             let wanted = case.wanted == Wanted::At(Mode::Dedicated) && provider.kind() == case.provider;
+            let wanted = wanted && self.turn.may_write();
             let stands = match wanted {
                 true => provider.provision(case.server).await,
                 false => Ok(found.clone()),
@@ -329,10 +336,13 @@ impl Migrations {
             return match stands {
                 Err(refused) => silent(refused.to_string()),
                 Ok(Provisioned::Pending { message }) => silent(message),
-                Ok(Provisioned::Running { home, version }) => match Half::look(case, &home, Mode::Dedicated).await {
-                    Ok(half) => (half, Some(version)),
-                    Err(refusal) => silent(format!("the server of its own does not answer: {refusal}")),
-                },
+                Ok(Provisioned::Running { home, version }) => {
+                    let home = home.in_turn(&self.turn);
+                    match Half::look(case, &home, Mode::Dedicated).await {
+                        Ok(half) => (half, Some(version)),
+                        Err(refusal) => silent(format!("the server of its own does not answer: {refusal}")),
+                    }
+                }
             };
         }
         (Half::without(Side::Nowhere), None)

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod end;
+mod turn;
 mod whole;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use super::{Case, Migrations, Owner, Residence, Rest, Standing};
 use crate::api::{Absent as _, Api, Refusal};
 use crate::control_plane::Home;
 use crate::dedicated::{self, Provider, Provisioned, Refused, Retired};
+use crate::turn::Turn;
 
 /// How long anything may take: a machine may be very busy.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -209,6 +211,17 @@ impl World {
 
     /// One look of the operator, which then tells what it saw.
     pub async fn advance(&self) -> Result<Standing, Refusal> {
+        let progress = self.look().await?;
+        let mut kept = self.kept.lock();
+        kept.reported = progress.report.migration.clone();
+        if let Residence::At { mode, .. } = &progress.residence {
+            kept.published = Some(*mode);
+        }
+        Ok(progress)
+    }
+
+    /// One look of the operator, which then has no time to tell.
+    pub async fn look(&self) -> Result<Standing, Refusal> {
         let server = dedicated::Wanted {
             name: "a".to_owned(),
             cluster_path: "p".to_owned(),
@@ -238,13 +251,7 @@ impl World {
             now: Timestamp::now(),
         };
         let migrations = self.operator.lock().clone();
-        let progress = migrations.advance(&case).await?;
-        let mut kept = self.kept.lock();
-        kept.reported = progress.report.migration.clone();
-        if let Residence::At { mode, .. } = &progress.residence {
-            kept.published = Some(*mode);
-        }
-        Ok(progress)
+        migrations.advance(&case).await
     }
 
     /// Looks until something is so.
@@ -294,7 +301,7 @@ impl World {
 }
 
 fn operator(shared: &TestServer, own: &Arc<Own>) -> Arc<Migrations> {
-    Arc::new(Migrations::new(home(shared), vec![own.clone()]))
+    Arc::new(Migrations::new(home(shared), vec![own.clone()], Turn::always()))
 }
 
 /// Waits for a word of a courier, or for some time.
