@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mica_api::control_plane::{DRAIN_ANNOTATION, Mode, SERVER_ANNOTATION, condition, management_namespace, reason};
+use mica_api::control_plane::{ADOPT_ANNOTATION, DRAIN_ANNOTATION, Mode, SERVER_ANNOTATION, condition, management_namespace, reason};
 use mica_machinery::duration::parse_go;
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::plane::{self, Holder, Step};
 use super::plan::status::Report;
@@ -99,7 +100,7 @@ impl ControlPlanes {
         let said = said.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
         let case = Case {
             name: at.name(),
-            generation: at.object["metadata"]["generation"].as_i64().unwrap_or_default(),
+            asked: asked(at),
             cluster_path: at.cluster_path(),
             wanted,
             provider: provider_kind(at),
@@ -271,6 +272,13 @@ impl ControlPlanes {
     }
 }
 
+/// Another number when something else is asked for, in the spec or in what the operator is told beside it.
+fn asked(at: &Observed) -> u64 {
+    let annotations = [ADOPT_ANNOTATION, DRAIN_ANNOTATION].map(|name| at.annotation(name));
+    let said = format!("{} {annotations:?}", at.object["metadata"]["generation"]);
+    xxh3_64(said.as_bytes())
+}
+
 /// The kind of who runs servers for it.
 fn provider_kind(at: &Observed) -> &str {
     let named = at.spec.dedicated.as_ref().and_then(|said| said.provider_ref.as_ref());
@@ -284,5 +292,6 @@ pub fn any_server(at: &Observed) -> Server {
         cluster_path: at.cluster_path().to_owned(),
         version: None,
         parameters: BTreeMap::new(),
+        adopts: at.annotation(ADOPT_ANNOTATION).map(str::to_owned),
     }
 }

@@ -1,6 +1,6 @@
 //! The end of a control plane: what it held is kept, detached, or destroyed; then it goes, and what it owned with it.
 
-use mica_api::control_plane::{ADOPT_ANNOTATION, DeletionPolicy, FINALIZER, condition, reason};
+use mica_api::control_plane::{ADOPT_ANNOTATION, DeletionPolicy, FINALIZER, Mode, condition, reason};
 use mica_runtime::queue::Outcome;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::api::{Absent as _, Refusal};
 use crate::condition::find;
 use crate::dedicated::{Refused, Retired};
 use crate::event::{self, Severity, Told};
-use crate::migration::Rest;
+use crate::migration::{Residence, Rest};
 use crate::migration::plan::Wanted;
 
 /// How far something is.
@@ -28,6 +28,7 @@ impl ControlPlanes {
         if !at.is_held() {
             return Ok(Outcome::Done);
         }
+        let policy = at.deletion_policy();
         // What a migration began is ended first: then one plane is left, or none.
         if !self.settings.providers.is_empty() {
             let server = any_server(at);
@@ -35,8 +36,12 @@ impl ControlPlanes {
             if let Rest::After(time) = standing.rest {
                 return Ok(Outcome::Again(time));
             }
+            if let (Residence::At { mode, home, .. }, DeletionPolicy::Retain) = (&standing.residence, policy)
+                && *mode == Mode::Dedicated
+            {
+                Box::pin(self.retain_its_own(at, home)).await?;
+            }
         }
-        let policy = at.deletion_policy();
         let mut waiting = match self.remove_plane(at, policy).await? {
             Going::Gone => None,
             Going::Waiting(what) => Some(what),
@@ -94,6 +99,22 @@ impl ControlPlanes {
                 }
             }
         }
+    }
+
+    /// Lets the plane on a server of its own go before that server is ended: as on the shared one, nobody has credentials
+    /// for it and it can be adopted.
+    async fn retain_its_own(&self, at: &Observed, home: &Home) -> Result<(), Refusal> {
+        let path = Home::plane_object(at.cluster_path());
+        let plane = home.api.get(&path).await.or_absent()?;
+        let Some(plane) = plane.filter(|plane| plane::is_of(plane, at.uid())) else {
+            return Ok(());
+        };
+        // Said first: what is let go is not looked at again.
+        for provider in &self.settings.providers {
+            let kept = provider.will_keep(at.name(), text(&plane, "/status/id")).await;
+            kept.map_err(|refused| Refusal::Elsewhere(refused.to_string()))?;
+        }
+        self.retain(at, home, &path, &plane).await
     }
 
     /// Keeps a plane when its ControlPlane goes: nobody has credentials for it any more, and it can be found and adopted.

@@ -82,8 +82,9 @@ impl Storage for Etcd {
                 known.join(", ")
             )));
         }
-        let store = address(wanted, &paths.secrets(), self.options.shared.as_deref()).map_err(Refused::parameters)?;
-        let (old, new) = (kept.map(prefix_of), prefix_of(&store));
+        let (old, shared) = (kept.map(prefix_of), self.options.shared.as_deref());
+        let store = address(wanted, &paths.secrets(), shared, old.as_deref()).map_err(Refused::parameters)?;
+        let new = prefix_of(&store);
         if let Some(old) = old.filter(|old| *old != new) {
             return Err(Refused::parameters(format!(
                 "the data is below {old:?} and stays there: prefix cannot become {new:?}"
@@ -142,11 +143,13 @@ impl Storage for Etcd {
 }
 
 /// The address of the store that parameters ask for; secrets are files of the directory.
-fn address(wanted: &Wanted, secrets: &Path, shared: Option<&str>) -> Result<String, String> {
+/// `old` is the prefix that data is below already.
+fn address(wanted: &Wanted, secrets: &Path, shared: Option<&str>, old: Option<&str>) -> Result<String, String> {
     let parameter = |name: &str| wanted.parameters.get(name).map(String::as_str);
-    let prefix = match parameter("prefix") {
-        Some(prefix) => prefix.trim_end_matches('/').to_owned(),
-        None => format!("{PREFIXES}/{}", wanted.name),
+    let prefix = match (parameter("prefix"), old) {
+        (Some(prefix), _) => prefix.trim_end_matches('/').to_owned(),
+        (None, Some(old)) => old.to_owned(),
+        (None, None) => format!("{PREFIXES}/{}", wanted.name),
     };
     if !prefix.starts_with('/') || prefix.split('/').skip(1).any(str::is_empty) {
         return Err(format!("prefix {prefix:?} is not a path such as /team-a"));
@@ -281,9 +284,12 @@ mod tests {
                 "prefix \"/a//b\" is not a path such as /team-a",
             ),
         ] {
-            let made = address(&wanted(parameters), Path::new("/s"), shared);
+            let made = address(&wanted(parameters), Path::new("/s"), shared, None);
             assert_eq!(made.unwrap_or_else(|why| why), expected, "{parameters:?}");
         }
+        // Who took data over under another name has it where it is.
+        let made = address(&wanted(&[]), Path::new("/s"), Some("etcd://e"), Some("/mica-dedicated/old"));
+        assert_eq!(made.unwrap(), "etcd://e?prefix=/mica-dedicated/old");
         assert_eq!(prefix_of("etcds://e?prefix=%2Fx%26&ca=/c"), "/x&");
         assert_eq!(prefix_of("etcds://e"), "");
     }

@@ -45,6 +45,9 @@ pub struct Wanted {
     pub version: Option<String>,
     /// What `parametersRef` holds.
     pub parameters: BTreeMap<String, String>,
+    /// The id of a plane that was kept when its ControlPlane went, and that this one takes over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
 }
 
 /// How a server stands.
@@ -85,6 +88,11 @@ impl Refused {
         Self::Failed { message }
     }
 
+    fn taken(message: String) -> Self {
+        let reason = reason::CLUSTER_PATH_TAKEN;
+        Self::Unacceptable { reason, message }
+    }
+
     fn name(message: String) -> Self {
         let reason = reason::INVALID_CLUSTER_PATH;
         Self::Unacceptable { reason, message }
@@ -113,13 +121,17 @@ pub trait Provider: Send + Sync + 'static {
     /// What `spec.dedicated.providerRef.kind` calls it.
     fn kind(&self) -> &'static str;
 
-    /// Starts what is missing and changes what is otherwise.
+    /// Starts what is missing and changes what is otherwise. What is kept is only started for who adopts it.
     async fn provision(&self, wanted: &Wanted) -> Result<Provisioned, Refused>;
 
     /// The server of a control plane if there is one, running or being started. Makes none.
     async fn find(&self, name: &str) -> Result<Option<Provisioned>, Refused>;
 
-    /// Ends the server of a control plane; what it held is kept or destroyed. One that is not there is done.
+    /// Says which plane it is that a server is about to be retired with: who adopts it will name it so.
+    async fn will_keep(&self, name: &str, plane_id: &str) -> Result<(), Refused>;
+
+    /// Ends the server of a control plane; what it held is kept or destroyed. One that is not there is done, and so is one
+    /// that is kept already: it is nobody's, and to be destroyed has to be adopted.
     async fn retire(&self, name: &str, policy: DeletionPolicy) -> Result<Retired, Refused>;
 
     /// Why a server that runs is not what was asked for: it goes on as it was.

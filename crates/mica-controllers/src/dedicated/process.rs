@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mica_api::control_plane::DeletionPolicy;
+use mica_api::control_plane::{ADOPT_ANNOTATION, DeletionPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 use super::etcd::{Etcd, EtcdOptions};
 use super::launch;
 use super::place::Place;
-use super::record::{Paths, Record};
+use super::record::{Kept, Paths, Record, write_private};
 use super::storage::{Embedded, Storage};
 use super::ward::{Order, Standing, Ward};
 use super::{Provider, Provisioned, Refused, Retired, Wanted};
@@ -100,6 +100,9 @@ impl Process {
             });
             return Ok((handle.standing.clone(), Looks::Nowhere));
         }
+        if let Order::Run(wanted) = &order {
+            self.adopt(wanted, &paths)?;
+        }
         let record = self.record(&paths)?;
         if let Some(other) = record.as_ref().filter(|record| record.provider != self.kind()) {
             return Err(Refused::provider(format!(
@@ -123,6 +126,29 @@ impl Process {
         };
         wards.insert(name.to_owned(), handle);
         Ok((standing, looks))
+    }
+
+    /// Lets a server begin on what is kept, if that is what is wanted: under its own name or from another's, whose directory
+    /// becomes this one's. What is kept for somebody else is left alone.
+    fn adopt(&self, wanted: &Wanted, paths: &Paths) -> Result<(), Refused> {
+        let failed = |error: std::io::Error| Refused::failed(format!("{}: {error}", paths.home.display()));
+        let kept = Kept::load(paths).map_err(failed)?;
+        let id = kept.as_ref().and_then(|kept| kept.plane_id.as_deref());
+        match (id, wanted.adopts.as_deref()) {
+            (Some(id), adopts) if adopts != Some(id) => Err(Refused::taken(format!(
+                "the server of this name was retained when ControlPlane {:?} was deleted: annotate this one with \
+                 {ADOPT_ANNOTATION}={id} to take it over, or give it another name",
+                wanted.name
+            ))),
+            (None, Some(id)) if !paths.home.exists() => {
+                let directory = &self.place.options.directory;
+                match Kept::find(directory, self.kind(), &wanted.cluster_path, id) {
+                    Some(from) => std::fs::rename(&from.home, &paths.home).map_err(failed),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     fn record(&self, paths: &Paths) -> Result<Option<Record>, Refused> {
@@ -201,10 +227,22 @@ impl Provider for Process {
         }
     }
 
+    async fn will_keep(&self, name: &str, plane_id: &str) -> Result<(), Refused> {
+        let paths = self.place.paths(name)?;
+        let ours = self
+            .record(&paths)?
+            .is_some_and(|record| record.provider == self.kind());
+        if !ours {
+            return Ok(());
+        }
+        let written = write_private(&paths.keeps(), plane_id.as_bytes());
+        written.map_err(|error| Refused::failed(format!("{}: {error}", paths.home.display())))
+    }
+
     async fn retire(&self, name: &str, policy: DeletionPolicy) -> Result<Retired, Refused> {
         let paths = self.place.paths(name)?;
         if self.standing(name).is_none() {
-            let kept = paths.is_retained() && policy == DeletionPolicy::Retain;
+            let kept = paths.is_retained();
             let others = self
                 .record(&paths)?
                 .is_some_and(|record| record.provider != self.kind());

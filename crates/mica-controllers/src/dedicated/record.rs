@@ -71,6 +71,55 @@ impl Paths {
     pub fn is_retained(&self) -> bool {
         self.retained().exists()
     }
+
+    /// The id of the plane that is to be kept.
+    pub fn keeps(&self) -> PathBuf {
+        self.home.join("keeps")
+    }
+}
+
+/// What says that a server's data is kept, and of which plane it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    /// Of the ControlPlane that it was of.
+    pub name: String,
+    pub cluster_path: String,
+    /// None if it was not kept for somebody to adopt: then whoever has the name goes on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plane_id: Option<String>,
+    pub provider: String,
+    #[serde(default)]
+    pub version: Option<String>,
+    #[serde(default)]
+    pub store: Option<String>,
+    #[serde(default)]
+    pub retained_at: String,
+}
+
+impl Kept {
+    /// None if nothing is kept there.
+    pub fn load(paths: &Paths) -> io::Result<Option<Self>> {
+        match std::fs::read(paths.retained()) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a plane is kept.
+    pub fn find(directory: &Path, provider: &str, cluster_path: &str, plane_id: &str) -> Option<Paths> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut homes = entries.map(|entry| Paths { home: entry.path() });
+        homes.find(|paths| {
+            let kept = Self::load(paths).ok().flatten();
+            kept.is_some_and(|kept| {
+                kept.provider == provider
+                    && kept.cluster_path == cluster_path
+                    && kept.plane_id.as_deref() == Some(plane_id)
+            })
+        })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use super::launch;
 use super::pid::{Ended, Process};
 use super::place::Place;
 use super::plan::{Observed, Run, Step, failures_after, pause, plan};
-use super::record::{Paths, Record, write_private};
+use super::record::{Kept, Paths, Record, write_private};
 use super::storage::{Address, Storage};
 use super::version::{Binary, Build, may_follow};
 use super::{Refused, Wanted};
@@ -332,8 +332,10 @@ impl Ward {
             ready: None,
         });
         self.save()?;
-        if self.paths.is_retained() {
-            std::fs::remove_file(self.paths.retained()).map_err(failed)?;
+        for kept in [self.paths.keeps(), self.paths.retained()] {
+            if kept.exists() {
+                std::fs::remove_file(kept).map_err(failed)?;
+            }
         }
         Ok(())
     }
@@ -436,15 +438,16 @@ impl Ward {
         match policy {
             DeletionPolicy::Retain => {
                 let Some(record) = &self.record else { return Ok(()) };
-                let marker = serde_json::json!({
-                    "name": record.wanted.name,
-                    "clusterPath": record.wanted.cluster_path,
-                    "provider": record.provider,
-                    "version": record.run.as_ref().map(|run| &run.build.version),
-                    "store": record.store,
-                    "retainedAt": jiff::Timestamp::now().to_string(),
-                });
-                let text = serde_json::to_vec_pretty(&marker).unwrap_or_default();
+                let kept = Kept {
+                    name: record.wanted.name.clone(),
+                    cluster_path: record.wanted.cluster_path.clone(),
+                    plane_id: std::fs::read_to_string(self.paths.keeps()).ok(),
+                    provider: record.provider.clone(),
+                    version: record.run.as_ref().map(|run| run.build.version.clone()),
+                    store: record.store.clone(),
+                    retained_at: jiff::Timestamp::now().to_string(),
+                };
+                let text = serde_json::to_vec_pretty(&kept).unwrap_or_default();
                 write_private(&self.paths.retained(), &text).map_err(failed)
             }
             DeletionPolicy::Destroy => {

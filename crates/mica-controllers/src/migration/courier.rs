@@ -140,8 +140,8 @@ struct Memory {
     courier: Option<JoinHandle<()>>,
     bytes: Arc<AtomicU64>,
     caught: bool,
-    /// The generation of its ControlPlane: what failed is tried at once when that changes.
-    generation: i64,
+    /// What is asked for: what failed is tried at once when that changes.
+    asked: u64,
     failures: u32,
     not_before: Option<Instant>,
     trouble: Option<Trouble>,
@@ -195,11 +195,11 @@ impl Couriers {
     }
 
     /// What was asked for may have changed, and what failed may not fail now.
-    pub fn heard(&self, name: &str, generation: i64) {
+    pub fn heard(&self, name: &str, asked: u64) {
         if let Some(memory) = self.memories.lock().get_mut(name)
-            && memory.generation != generation
+            && memory.asked != asked
         {
-            (memory.generation, memory.not_before, memory.failures) = (generation, None, 0);
+            (memory.asked, memory.not_before, memory.failures) = (asked, None, 0);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::turn::Turn;
 use apply::Done;
 use courier::{Couriers, Way};
 use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, Word, other};
-use report::{Facts, Report, is_over};
+use report::{Facts, Report, Trouble, is_over};
 use side::Half;
 
 /// How long an old address passes requests on, unless its ControlPlane says otherwise.
@@ -54,8 +54,8 @@ pub enum Owner {
 /// A control plane whose plane may have to move.
 pub struct Case<'a> {
     pub name: &'a str,
-    /// The generation of its ControlPlane.
-    pub generation: i64,
+    /// Another number when something else is asked for: what failed is tried at once then.
+    pub asked: u64,
     /// The name of its plane, on every server.
     pub cluster_path: &'a str,
     pub wanted: Wanted,
@@ -171,7 +171,7 @@ impl Migrations {
     /// Takes the next steps, as far as they can be taken now, and says where the plane is. What is about to begin is
     /// reported before it does: the next call begins it.
     pub async fn advance(&self, case: &Case<'_>) -> Result<Standing, Refusal> {
-        self.couriers.heard(case.name, case.generation);
+        self.couriers.heard(case.name, case.asked);
         let mut left = STEPS;
         loop {
             let halves = Box::pin(self.look(case)).await?;
@@ -217,7 +217,7 @@ impl Migrations {
                 (Rest::After(time), Some(pause)) if time.is_zero() => Rest::After(pause.min(SOON)),
                 (rest, _) => rest,
             };
-            let residence = residence(case, &halves, &decision);
+            let residence = residence(case, &halves, &decision, self.couriers.trouble(case.name));
             let plane = match &residence {
                 Residence::At { mode, .. } => halves.at(*mode).plane.clone(),
                 _ => None,
@@ -357,7 +357,7 @@ fn is_urgent(step: &Step, halves: &Halves) -> bool {
     fenced || matches!(step, Step::Drop(_) | Step::Unfence(_))
 }
 
-fn residence(case: &Case<'_>, halves: &Halves, decision: &Decision) -> Residence {
+fn residence(case: &Case<'_>, halves: &Halves, decision: &Decision, trouble: Option<Trouble>) -> Residence {
     let at = |mode: Mode| {
         let half = halves.at(mode);
         half.home.clone().map(|home| Residence::At {
@@ -376,6 +376,9 @@ fn residence(case: &Case<'_>, halves: &Halves, decision: &Decision) -> Residence
     there.unwrap_or_else(|| {
         let (reason, message) = match &decision.step {
             Step::Stuck(reason, message) => (*reason, message.clone()),
+            step if trouble.is_some() && !under_way && *step != Step::Settled => {
+                trouble.map(|trouble| (trouble.reason, trouble.message)).unwrap_or_default()
+            }
             Step::Wait(message) if under_way => (reason::MIGRATING, message.clone()),
             Step::Wait(message) => (reason::PROVISIONING, message.clone()),
             _ => (reason::PROVISIONING, "a server is being made ready".to_owned()),

@@ -1,5 +1,6 @@
 //! Dedicated servers as processes: started, found again, exchanged and ended by their providers.
 
+mod adopt;
 mod etcd;
 mod migration;
 mod operator;

@@ -122,6 +122,10 @@ impl Provider for Own {
         }))
     }
 
+    async fn will_keep(&self, _name: &str, _plane_id: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
     async fn retire(&self, _name: &str, _policy: DeletionPolicy) -> Result<Retired, Refused> {
         self.server.lock().await.take();
         Ok(Retired::Done)
@@ -143,7 +147,7 @@ fn home(server: &TestServer) -> Home {
 /// What the management plane keeps of a control plane.
 struct Kept {
     wanted: Wanted,
-    generation: i64,
+    asked: u64,
     reported: Option<Migration>,
     published: Option<Mode>,
 }
@@ -182,7 +186,7 @@ impl World {
             operator,
             kept: Mutex::new(Kept {
                 wanted: Wanted::At(Mode::Virtual),
-                generation: 1,
+                asked: 1,
                 reported: None,
                 published: Some(Mode::Virtual),
             }),
@@ -198,7 +202,7 @@ impl World {
     pub fn want(&self, wanted: Wanted) {
         let mut kept = self.kept.lock();
         kept.wanted = wanted;
-        kept.generation += 1;
+        kept.asked += 1;
     }
 
     pub fn reported(&self) -> Option<Migration> {
@@ -227,10 +231,11 @@ impl World {
             cluster_path: "p".to_owned(),
             version: None,
             parameters: std::collections::BTreeMap::new(),
+            adopts: None,
         };
-        let (wanted, generation, reported, published) = {
+        let (wanted, asked, reported, published) = {
             let kept = self.kept.lock();
-            (kept.wanted, kept.generation, kept.reported.clone(), kept.published)
+            (kept.wanted, kept.asked, kept.reported.clone(), kept.published)
         };
         let owner = |plane: &Value, _: Mode| match plane["metadata"]["annotations"][UID_ANNOTATION].as_str() {
             Some("u") => Owner::Us,
@@ -238,7 +243,7 @@ impl World {
         };
         let case = Case {
             name: "a",
-            generation,
+            asked,
             cluster_path: "p",
             wanted,
             provider: "Process",

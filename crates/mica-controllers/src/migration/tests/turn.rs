@@ -138,6 +138,10 @@ impl Provider for Guarded {
         }
     }
 
+    async fn will_keep(&self, name: &str, plane_id: &str) -> Result<(), Refused> {
+        self.own.will_keep(name, plane_id).await
+    }
+
     async fn retire(&self, name: &str, policy: DeletionPolicy) -> Result<Retired, Refused> {
         self.trespass.note("retire".to_owned());
         self.own.retire(name, policy).await

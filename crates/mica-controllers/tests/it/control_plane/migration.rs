@@ -64,6 +64,10 @@ impl Provider for Own {
         }))
     }
 
+    async fn will_keep(&self, _name: &str, _plane_id: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
     async fn retire(&self, _name: &str, _policy: DeletionPolicy) -> Result<Retired, Refused> {
         self.server.lock().await.take();
         Ok(Retired::Done)

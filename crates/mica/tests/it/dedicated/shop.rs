@@ -114,6 +114,7 @@ pub fn wanted(name: &str, version: Option<&str>) -> Wanted {
         cluster_path: name.to_owned(),
         version: version.map(str::to_owned),
         parameters: BTreeMap::new(),
+        adopts: None,
     }
 }
 
