@@ -27,7 +27,7 @@ pub async fn run_fleet(fleet: &Fleet, options: Options, stop: CancellationToken)
                 let turn = Turn::new(fleet.ownership().clone(), cluster.name().clone());
                 tasks.spawn(run_engaged(cluster, options.clone(), turn, stop.child_token()));
             }
-            // Credentials change inside its client, and its end is in its lifetime.
+            // Credentials change inside its client, which says when it is elsewhere; and its end is in its lifetime.
             Some(FleetEvent::Changed(_) | FleetEvent::Gone(_) | FleetEvent::Synced) => {}
         }
     }
@@ -47,11 +47,13 @@ async fn run_engaged(cluster: Cluster, options: Options, turn: Turn, stop: Cance
         };
         // A client is good for one epoch. Standing by is cold here: there may be very many such control planes.
         let client = cluster.client_of(Some(epoch));
-        let over = stop.child_token();
+        let (over, url) = (stop.child_token(), cluster.access().url());
         let ending = async {
             tokio::select! {
                 () = lifetime.cancelled() => {}
                 () = turn.goes(epoch) => {}
+                // Another server counts otherwise: it is read from the beginning.
+                () = cluster.moved_from(&url) => {}
             }
             over.cancel();
             std::future::pending::<()>().await;

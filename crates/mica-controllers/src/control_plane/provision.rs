@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mica_api::control_plane::{ADOPT_ANNOTATION, DRAIN_ANNOTATION, Mode, SERVER_ANNOTATION, condition, management_namespace, reason};
+use mica_api::control_plane::{
+    ADOPT_ANNOTATION, DRAIN_ANNOTATION, Mode, SERVER_ANNOTATION, condition, management_namespace, reason,
+};
 use mica_machinery::duration::parse_go;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;

@@ -13,8 +13,8 @@ use crate::api::{Absent as _, Refusal};
 use crate::condition::find;
 use crate::dedicated::{Refused, Retired};
 use crate::event::{self, Severity, Told};
-use crate::migration::{Residence, Rest};
 use crate::migration::plan::Wanted;
+use crate::migration::{Residence, Rest};
 
 /// How far something is.
 enum Going {

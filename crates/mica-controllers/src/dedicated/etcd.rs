@@ -288,7 +288,12 @@ mod tests {
             assert_eq!(made.unwrap_or_else(|why| why), expected, "{parameters:?}");
         }
         // Who took data over under another name has it where it is.
-        let made = address(&wanted(&[]), Path::new("/s"), Some("etcd://e"), Some("/mica-dedicated/old"));
+        let made = address(
+            &wanted(&[]),
+            Path::new("/s"),
+            Some("etcd://e"),
+            Some("/mica-dedicated/old"),
+        );
         assert_eq!(made.unwrap(), "etcd://e?prefix=/mica-dedicated/old");
         assert_eq!(prefix_of("etcds://e?prefix=%2Fx%26&ca=/c"), "/x&");
         assert_eq!(prefix_of("etcds://e"), "");

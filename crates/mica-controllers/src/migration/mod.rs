@@ -376,9 +376,9 @@ fn residence(case: &Case<'_>, halves: &Halves, decision: &Decision, trouble: Opt
     there.unwrap_or_else(|| {
         let (reason, message) = match &decision.step {
             Step::Stuck(reason, message) => (*reason, message.clone()),
-            step if trouble.is_some() && !under_way && *step != Step::Settled => {
-                trouble.map(|trouble| (trouble.reason, trouble.message)).unwrap_or_default()
-            }
+            step if trouble.is_some() && !under_way && *step != Step::Settled => trouble
+                .map(|trouble| (trouble.reason, trouble.message))
+                .unwrap_or_default(),
             Step::Wait(message) if under_way => (reason::MIGRATING, message.clone()),
             Step::Wait(message) => (reason::PROVISIONING, message.clone()),
             _ => (reason::PROVISIONING, "a server is being made ready".to_owned()),

@@ -58,7 +58,7 @@ struct Inner {
     ownership: Arc<dyn Ownership>,
     breaker: Mutex<Breaker>,
     health: Mutex<Health>,
-    /// Those who wait for it to answer again.
+    /// Those who wait for it to answer again, or to be elsewhere.
     waiting: Notify,
     /// The fleet's: probes of dead clusters at once.
     probes: Arc<Semaphore>,
@@ -143,7 +143,8 @@ impl Cluster {
         Access::clone(&self.inner.access.load())
     }
 
-    /// Cancelled when the cluster is gone: when its provider says so, it is somebody else's, or it is now at another place.
+    /// Cancelled when the cluster is gone: when its provider says so, it is somebody else's, or it is now at another place
+    /// and not one that may move.
     pub fn lifetime(&self) -> &CancellationToken {
         &self.inner.lifetime
     }
@@ -198,8 +199,24 @@ impl Cluster {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Resolves when it is at another place than this address.
+    pub async fn moved_from(&self, url: &str) {
+        loop {
+            let changed = self.inner.waiting.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.access().url() != url {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     pub(crate) fn set_access(&self, access: Access) {
-        self.inner.access.store(Arc::new(access));
+        let before = self.inner.access.swap(Arc::new(access));
+        if before.url() != self.access().url() {
+            self.inner.waiting.notify_waiters();
+        }
     }
 
     pub(crate) fn set_labels(&self, labels: Arc<BTreeMap<String, String>>) {

@@ -1,7 +1,8 @@
 //! The clusters of all providers: which there are, which are engaged here, and what changes.
 //!
 //! Providers say what there is; [`Ownership`] says what of it is watched here. The fleet compares both with what it has:
-//! credentials are exchanged in place, a cluster that is at another place or is another one goes before the new one comes.
+//! credentials are exchanged in place, and so is the place of one that may move; any other that is at another place, or is
+//! another one, goes before the new one comes.
 //! A cluster that several providers claim is the one that came first, until that lets it go.
 
 mod feed;
@@ -21,7 +22,7 @@ use crate::breaker;
 use crate::cluster::{Access, Cluster, Health, Observer, Parts};
 use crate::metrics::Metrics;
 use crate::ownership::{Engages, Epoch, Ownership};
-use crate::provider::{ClusterSpec, Provider};
+use crate::provider::{ClusterSpec, Moving, Provider};
 use crate::request::ClusterName;
 use feed::Feed;
 pub use feed::{Events, FleetEvent};
@@ -480,14 +481,17 @@ fn is_same(cluster: &Cluster, spec: &ClusterSpec) -> bool {
         (Some(old), Some(new)) => old.plane_id == new.plane_id && old.server.url() == new.server.url(),
         (old, new) => old.is_none() && new.is_none(),
     };
-    wildcard && cluster.identity() == spec.identity.as_deref() && cluster.access().url() == spec.access.url()
+    let follows = spec.moving == Moving::IsTheSame && spec.identity.is_some() && spec.wildcard.is_none();
+    let place = follows || cluster.access().url() == spec.access.url();
+    wildcard && cluster.identity() == spec.identity.as_deref() && place
 }
 
 /// Gives a cluster what is described. Whether those who follow it should look again.
 fn exchange(cluster: &Cluster, spec: &ClusterSpec) -> bool {
     // What waits because it was refused need not wait any longer, so this is told too.
     let mut changed = false;
-    if !cluster.access().shows_the_same(&spec.access) {
+    let moved = cluster.access().url() != spec.access.url();
+    if moved || !cluster.access().shows_the_same(&spec.access) {
         cluster.set_access(spec.access.clone());
         changed = true;
     }

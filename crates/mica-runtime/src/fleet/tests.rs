@@ -166,6 +166,20 @@ async fn other_credentials_are_the_same_cluster_and_another_identity_is_another(
     shared.upsert(0, 0, spec("a", &access).identity("3"));
     shared.upsert(0, 0, spec("a", &access).identity("4"));
     assert_eq!(told(&mut events), "-a +a", "what came and went meanwhile is not told");
+    // One that may move is the same elsewhere, and another where it is another.
+    let moving = |path: &str, identity: &str| spec("a", &access.at(path)).identity(identity).wherever();
+    shared.upsert(0, 0, moving("/one", "4"));
+    assert_eq!(told(&mut events), "~a");
+    let fourth = fleet.get(&ClusterName::new("a")).unwrap();
+    let one = fourth.access().url();
+    let mut moved = std::pin::pin!(fourth.moved_from(&one));
+    assert!(moved.as_mut().now_or_never().is_none());
+    shared.upsert(0, 0, moving("/two", "4"));
+    assert!(fleet.clusters()[0].is_same(&fourth) && fourth.access().url().ends_with("/two"));
+    assert!(moved.now_or_never().is_some());
+    assert_eq!(told(&mut events), "~a");
+    shared.upsert(0, 0, moving("/two", "5"));
+    assert_eq!(told(&mut events), "-a +a");
     shared.upsert(0, 0, spec("b", &access));
     shared.withdraw(&mut shared.state.lock(), 0, &ClusterName::new("b"));
     assert_eq!(told(&mut events), "");

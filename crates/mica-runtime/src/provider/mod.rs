@@ -34,7 +34,8 @@ use crate::request::ClusterName;
 /// What a provider says of a cluster. The fleet compares it with what was said before.
 ///
 /// The same place and identity with other credentials is the same cluster: they are exchanged, and watches go on. Another
-/// place or identity is another cluster of the same name: the old one goes first.
+/// place or identity is another cluster of the same name: the old one goes first. Only one that may move
+/// ([`Moving::IsTheSame`]) is what it was at another place.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClusterSpec {
@@ -45,6 +46,17 @@ pub struct ClusterSpec {
     pub wildcard: Option<Wildcard>,
     /// What tells it from an earlier cluster of that name, such as a uid.
     pub identity: Option<String>,
+    pub moving: Moving,
+}
+
+/// What a cluster is that is at another place under the same identity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Moving {
+    #[default]
+    IsAnother,
+    /// Its requests go there from then on, what waits to be reconciled stays, and it is read anew: what is not there any
+    /// more is told to be deleted. Needs an identity, and is not for planes that are read together with others.
+    IsTheSame,
 }
 
 impl ClusterSpec {
@@ -55,6 +67,7 @@ impl ClusterSpec {
             labels: BTreeMap::new(),
             wildcard: None,
             identity: None,
+            moving: Moving::default(),
         }
     }
 
@@ -73,6 +86,13 @@ impl ClusterSpec {
     #[must_use]
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
+        self
+    }
+
+    /// It is the same wherever it is, while its identity is.
+    #[must_use]
+    pub fn wherever(mut self) -> Self {
+        self.moving = Moving::IsTheSame;
         self
     }
 

@@ -188,11 +188,15 @@ impl Registrations {
         }
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let secret = &status["resolvedKubeconfigSecretRef"];
+        // One that is of another control plane from now on is another cluster.
+        let of = object.data["spec"]["controlPlaneRef"]["name"]
+            .as_str()
+            .unwrap_or_default();
         Some(Registration {
             endpoint: text(&status["resolvedEndpoint"])?,
             secret: (text(&secret["namespace"])?, text(&secret["name"])?),
             labels: object.labels().clone(),
-            identity: object.uid(),
+            identity: object.uid().map(|uid| format!("{uid}/{of}")),
         })
     }
 
@@ -222,7 +226,9 @@ impl Registrations {
         let version = secret.resource_version();
         self.versions.lock().insert(found.secret.clone(), version);
         let access = kubeconfig(&secret.data, &self.key)?.at_url(&found.endpoint)?;
-        let spec = ClusterSpec::new(name.clone(), access).labels(found.labels.clone());
+        // Control planes move from server to server.
+        let spec = ClusterSpec::new(name.clone(), access).wherever();
+        let spec = spec.labels(found.labels.clone());
         Ok(Some(ClusterSpec {
             identity: found.identity.clone(),
             ..spec

@@ -297,12 +297,13 @@ impl<K: Object> Feed<K> {
     }
 
     fn watch_in(&self, own: &mut HashMap<ClusterName, Arc<Own<K>>>, cluster: &Cluster) {
-        own.entry(cluster.name().clone()).or_insert_with(|| {
-            let stream = Own::new(self.core.clone(), cluster.clone());
-            let running = stream.clone();
-            self.tasks.spawn(supervised(move || running.clone().run()));
-            stream
-        });
+        let stream = match own.get(cluster.name()) {
+            Some(stream) if stream.is_there() => return,
+            Some(left) => left.follow_to(cluster),
+            None => Own::new(self.core.clone(), cluster.clone()),
+        };
+        own.insert(cluster.name().clone(), stream.clone());
+        self.tasks.spawn(supervised(move || stream.clone().run()));
     }
 
     fn end_own(&self, name: &ClusterName) {

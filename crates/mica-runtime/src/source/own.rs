@@ -18,6 +18,8 @@ use crate::store::ListId;
 pub(super) struct Own<K: Object> {
     core: Arc<Core<K>>,
     cluster: Cluster,
+    /// Where the cluster is, for this stream.
+    url: String,
     steering: Steering,
     synced: AtomicBool,
     /// The list that counts. `None` when the stream is closed: then nothing is written any more.
@@ -28,11 +30,27 @@ impl<K: Object> Own<K> {
     pub(super) fn new(core: Arc<Core<K>>, cluster: Cluster) -> Arc<Self> {
         Arc::new(Self {
             core,
+            url: cluster.access().url(),
             cluster,
             steering: Steering::default(),
             synced: AtomicBool::new(false),
             list: Mutex::new(Some(ListId::NONE)),
         })
+    }
+
+    /// A stream for the cluster where it is now, after one that this ends. What that told stays until the new one has
+    /// listed everything, and is compared with it: so nothing that was told is forgotten, nor has to be told again.
+    pub(super) fn follow_to(&self, cluster: &Cluster) -> Arc<Self> {
+        self.steering.stop.cancel();
+        *self.list.lock() = None;
+        let next = Self::new(self.core.clone(), cluster.clone());
+        next.synced.store(self.synced(), Ordering::SeqCst);
+        next
+    }
+
+    /// Whether the cluster is where this stream reads it.
+    pub(super) fn is_there(&self) -> bool {
+        self.cluster.access().url() == self.url
     }
 
     pub(super) async fn run(self: Arc<Self>) {

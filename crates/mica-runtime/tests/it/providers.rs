@@ -315,8 +315,13 @@ async fn registrations_are_engaged_where_they_resolve_to_and_told_how_that_is() 
 
     let elsewhere = json!({"resolvedEndpoint": "https://127.0.0.1:1/clusters/a/control-plane"});
     set_status(&registrations, "a", elsewhere).await;
-    gone(&mut events, "a").await;
-    let dead = engaged(&mut events, "a").await;
+    // It is what it was, at another place.
+    let dead = a;
+    soon(
+        "it is elsewhere",
+        dead.moved_from(&format!("{}/clusters/a/control-plane", server.url())),
+    )
+    .await;
     let client = dead.client();
     soon("it is given up", async {
         while dead.is_reachable() {

@@ -11,6 +11,28 @@ fn token(kubeconfig: &str) -> &str {
     kubeconfig.split("token: ").nth(1).unwrap().trim()
 }
 
+/// Makes the token of a control plane as old as it may become, and waits until it is replaced. The kubeconfig then.
+pub async fn renew(root: &Place, name: &str) -> String {
+    let path = secret_path(name);
+    let before = kubeconfig(&root.get(&path).await.unwrap(), KUBECONFIG);
+    let old = token(&before);
+    let mut claims: Value =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(old.split('.').nth(1).unwrap()).unwrap()).unwrap();
+    for field in ["iat", "exp"] {
+        claims[field] = (claims[field].as_i64().unwrap() - 17 * 3600).into();
+    }
+    let aged = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let data = STANDARD.encode(before.replace(old, &aged));
+    root.patch(&path, json!({"data": {KUBECONFIG: data}})).await;
+    let renewed = root
+        .until(&path, "renewed", |found| {
+            found.is_some_and(|found| !kubeconfig(found, KUBECONFIG).contains(&aged))
+        })
+        .await
+        .unwrap();
+    kubeconfig(&renewed, KUBECONFIG)
+}
+
 #[tokio::test]
 async fn a_fresh_token_is_left_alone_and_an_old_one_is_replaced() {
     let (_world, root) = world().await;
@@ -40,21 +62,7 @@ async fn a_fresh_token_is_left_alone_and_an_old_one_is_replaced() {
     // One whose life is two thirds over is replaced, and nothing else of the kubeconfig is.
     let kubeconfig_before = kubeconfig(&before, KUBECONFIG);
     let old = token(&kubeconfig_before);
-    let mut claims: Value =
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(old.split('.').nth(1).unwrap()).unwrap()).unwrap();
-    for field in ["iat", "exp"] {
-        claims[field] = (claims[field].as_i64().unwrap() - 17 * 3600).into();
-    }
-    let aged = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
-    let data = STANDARD.encode(kubeconfig_before.replace(old, &aged));
-    root.patch(&path, json!({"data": {KUBECONFIG: data}})).await;
-    let renewed = root
-        .until(&path, "renewed", |found| {
-            found.is_some_and(|found| !kubeconfig(found, KUBECONFIG).contains(&aged))
-        })
-        .await
-        .unwrap();
-    let renewed = kubeconfig(&renewed, KUBECONFIG);
+    let renewed = renew(&root, "a").await;
     assert_eq!(renewed.replace(token(&renewed), ""), kubeconfig_before.replace(old, ""));
     let asked = ask(&client(&renewed).await, "GET", "/api/v1/namespaces", Value::Null).await;
     assert!(asked.is_ok());

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::world;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Runs a server in this process, for one control plane.
-struct Own {
+pub struct Own {
     server: Mutex<Option<TestServer>>,
     authority: Arc<Authority>,
     shared: Arc<Authority>,
@@ -78,7 +78,8 @@ impl Provider for Own {
     }
 }
 
-async fn two() -> (World, Place, Arc<Own>) {
+/// A server with an operator, which may run one more.
+pub async fn two() -> (World, Place, Arc<Own>) {
     let authority = || Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap());
     let (ours, theirs) = (authority(), authority());
     let server = TestServer::builder()
@@ -104,23 +105,23 @@ async fn two() -> (World, Place, Arc<Own>) {
 }
 
 /// The client that whoever reads the Secret has.
-async fn admin(root: &Place, name: &str) -> mica_testkit::kube::Client {
+pub async fn admin(root: &Place, name: &str) -> mica_testkit::kube::Client {
     let secret = root.get(&secret_path(name)).await.unwrap();
     client(&kubeconfig(&secret, KUBECONFIG)).await
 }
 
-async fn map(client: &mica_testkit::kube::Client, name: &str) -> Result<Value, mica_testkit::kube::Error> {
+pub async fn map(client: &mica_testkit::kube::Client, name: &str) -> Result<Value, mica_testkit::kube::Error> {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     ask(client, "POST", MAPS, map).await
 }
 
-async fn mode(root: &Place, name: &str, mode: &str) {
+pub async fn mode(root: &Place, name: &str, mode: &str) {
     let path = format!("{CONTROL_PLANES}/{name}");
     root.patch(&path, json!({"spec": {"mode": mode}})).await;
 }
 
 /// Waits until a migration is over and its ControlPlane ready.
-async fn until_moved(root: &Place, name: &str, to: &str) -> Value {
+pub async fn until_moved(root: &Place, name: &str, to: &str) -> Value {
     until_says(root, name, "Migrated", "True", "Reconciled").await;
     let path = format!("{CONTROL_PLANES}/{name}");
     let moved = |found: Option<&Value>| {

@@ -2,6 +2,7 @@
 
 mod addon;
 mod class;
+mod consumer;
 mod cost;
 mod credential;
 mod endpoint;
