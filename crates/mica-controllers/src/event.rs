@@ -1,11 +1,13 @@
 //! Events about objects, for whoever looks for the reason of something. One that cannot be told is not: nothing waits for it.
 
 use jiff::Timestamp;
+use mica_api::control_plane::reason;
 pub use mica_runtime::events::Severity;
-use serde_json::json;
+use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::api::{Api, Refusal};
+use crate::condition::find;
 use crate::engine;
 use crate::meta::{Object, Owner};
 use crate::place::{self, Place};
@@ -14,16 +16,46 @@ use crate::place::{self, Place};
 const OF_NO_NAMESPACE: &str = "default";
 
 /// Something that happened to an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     pub kind: Severity,
     pub reason: String,
     pub message: String,
 }
 
+/// What is to be told of a condition, if its status or its reason is another than it was: what is well by the condition's
+/// name, and what is wrong by the reason.
+pub fn transition(before: &Value, after: &Value, r#type: &str) -> Option<Told> {
+    let is = find(after, r#type)?;
+    if let Some(was) = find(before, r#type)
+        && was["status"] == is["status"]
+        && was["reason"] == is["reason"]
+    {
+        return None;
+    }
+    let text = |field: &str| is[field].as_str().unwrap_or_default().to_owned();
+    let (kind, reason) = match is["status"] == "False" {
+        // The end of something is nothing that somebody should look at.
+        true if is["reason"] == reason::DELETING => (Severity::Normal, text("reason")),
+        true => (Severity::Warning, text("reason")),
+        false => (Severity::Normal, r#type.to_owned()),
+    };
+    Some(Told {
+        kind,
+        reason,
+        message: text("message"),
+    })
+}
+
+/// Whether a condition was true.
+pub fn was_true(before: &Value, r#type: &str) -> bool {
+    find(before, r#type).is_some_and(|condition| condition["status"] == "True")
+}
+
 /// Tells what happened to an object of root, as whoever is named.
-pub async fn tell(api: &Api, component: &str, object: &serde_json::Value, told: &Told) {
+pub async fn tell(api: &Api, component: &str, object: &Value, told: &Told) {
     let meta = &object["metadata"];
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let about = About {
         api_version: text(&object["apiVersion"]),
         kind: text(&object["kind"]),

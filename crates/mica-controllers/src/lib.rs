@@ -34,6 +34,7 @@ mod quota;
 mod registration;
 mod route;
 mod select;
+mod status;
 mod token;
 mod turn;
 

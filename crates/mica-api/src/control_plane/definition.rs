@@ -111,7 +111,8 @@ fn class() -> Value {
                 "description": "Bundles of manifests that every control plane of the class has."},
             "deletionPolicy": deletion_policy(),
             "auth": {"type": "object", "properties": {
-                "model": {"type": "string", "maxLength": 63},
+                "model": {"type": "string", "maxLength": 63,
+                    "description": "How the administrator is let in: basic (or v0), by the token of a service account; others are refused."},
                 "defaultRole": {"type": "string", "maxLength": 253,
                     "description": "The ClusterRole of a control plane's administrator; cluster-admin if it says none."},
             }},

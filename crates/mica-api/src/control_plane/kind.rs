@@ -173,11 +173,30 @@ pub struct ControlPlaneStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Auth {
+    /// How its administrator is let in: one of [`AUTH_MODELS`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// A ClusterRole of the control plane; `cluster-admin` if empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub default_role: String,
+}
+
+/// The models there are, which are two names of one: a service account of the control plane, bound to the default role, whose
+/// token expires and is renewed. It is meant where none is said.
+pub const AUTH_MODELS: [&str; 2] = ["basic", "v0"];
+
+impl Auth {
+    /// What is wrong with the model, and what to write instead.
+    pub fn model_problem(&self) -> Option<String> {
+        let model = self.model.as_str();
+        if model.is_empty() || AUTH_MODELS.contains(&model) {
+            return None;
+        }
+        let [basic, old] = AUTH_MODELS;
+        Some(format!(
+            "spec.auth.model {model:?} is not known: write {basic:?} (or {old:?}, which is the same), or leave it out"
+        ))
+    }
 }
 
 /// URLs with `{name}`, `{clusterPath}` and `{server}` to be filled in.

@@ -10,7 +10,7 @@ mod name;
 
 pub use definition::definitions;
 pub use kind::{
-    Auth, ControlPlaneClassSpec, ControlPlaneClassStatus, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus,
+    AUTH_MODELS, Auth, ControlPlaneClassSpec, ControlPlaneClassStatus, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus,
     ControlPlaneRegistrationSpec, ControlPlaneRegistrationStatus, ControlPlaneSpec, ControlPlaneStatus, Dedicated,
     DeletionPolicy, EndpointPolicy, EndpointTemplates, EndpointType, Gateway, Migration, MigrationStep, Mode,
     ObjectRef, Phase, PublishedEndpoint, RegistrationMode, SecretRef, TypedRef, Virtual,
@@ -93,6 +93,8 @@ pub mod reason {
     pub const CLASS_NOT_FOUND: &str = "ClassNotFound";
     pub const MODE_NOT_SUPPORTED: &str = "ModeNotSupported";
     pub const MODE_NOT_ALLOWED: &str = "ModeNotAllowed";
+    /// A class says a way to let administrators in that there is not.
+    pub const AUTH_MODEL_NOT_SUPPORTED: &str = "AuthModelNotSupported";
     pub const ENDPOINT_PENDING: &str = "EndpointPending";
     pub const ENDPOINT_NOT_FOUND: &str = "EndpointNotFound";
     pub const INVALID_ENDPOINT: &str = "InvalidEndpoint";
@@ -132,6 +134,9 @@ pub mod reason {
     pub const INVALID_SERVICE: &str = "InvalidService";
     pub const ROUTED: &str = "Routed";
     pub const HOST_REFUSED: &str = "HostRefused";
+    /// Only of events.
+    pub const HOST_RELEASED: &str = "HostReleased";
+    pub const MOVED: &str = "Moved";
     pub const ROUTE_NOT_SERVED: &str = "RouteNotServed";
     pub const ROUTE_REFUSED: &str = "RouteRefused";
     pub const NAME_TAKEN: &str = "NameTaken";

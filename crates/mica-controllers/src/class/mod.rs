@@ -25,6 +25,8 @@ use crate::place::Place;
 use crate::select::Name;
 
 const WORKERS: usize = 2;
+/// Who tells events.
+const COMPONENT: &str = "control-plane-class-controller";
 
 pub struct Classes {
     api: Api,
@@ -92,7 +94,7 @@ impl Controller for Classes {
         };
         let now = engine::now();
         if let Some(status) = plan::plan(&observed, &now) {
-            self.apply(&observed, status).await?;
+            self.apply(&observed, &status).await?;
         }
         Ok(Outcome::Done)
     }

@@ -1,6 +1,6 @@
 //! What the status of a class should be.
 
-use mica_api::control_plane::{ControlPlaneClassSpec, condition as types, reason, service_is_valid};
+use mica_api::control_plane::{Auth, ControlPlaneClassSpec, condition as types, reason, service_is_valid};
 use mica_machinery::names;
 use serde_json::{Value, json};
 
@@ -49,6 +49,9 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
 /// What is wrong, and the reasons.
 fn problems(spec: &ControlPlaneClassSpec, unknown: &[String]) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
+    if let Some(message) = spec.auth.as_ref().and_then(Auth::model_problem) {
+        all.push((reason::AUTH_MODEL_NOT_SUPPORTED, message));
+    }
     for addon in unknown {
         let message = format!(
             "there is no addon {addon:?}: label a ConfigMap of namespace kplane-system with controlplane.kplane.dev/addon={addon}"
@@ -123,10 +126,20 @@ mod tests {
 
     #[test]
     fn a_class_tells_what_cannot_be_given() {
-        let good = json!({"addons": ["starter"], "services": ["controllers"],
+        let good = json!({"addons": ["starter"], "auth": {"model": "basic"}, "services": ["controllers"],
             "endpoints": {"internal": "{server}/clusters/{clusterPath}/control-plane", "external": "https://{name}.example"},
             "gateway": {"parentRef": {"name": "gw"}, "hostnameTemplate": "{{.Name}}.example"}});
         check(good, &[], "True Accepted: control planes can have it");
+        check(
+            json!({"auth": {"model": "v0"}}),
+            &[],
+            "True Accepted: control planes can have it",
+        );
+        check(
+            json!({"auth": {"model": "oidc"}}),
+            &[],
+            "False AuthModelNotSupported: spec.auth.model \"oidc\" is not known: write \"basic\" (or \"v0\", which is the same), or leave it out",
+        );
         check(
             json!({"addons": ["x"]}),
             &["x"],

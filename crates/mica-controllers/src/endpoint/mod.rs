@@ -12,6 +12,7 @@ pub mod url;
 use async_trait::async_trait;
 use mica_api::control_plane::{
     CONTROL_PLANES, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus, ENDPOINTS, GROUP, MANAGED_BY_ANNOTATION,
+    condition as types, reason,
 };
 use mica_runtime::Request;
 use mica_runtime::queue::{Outcome, Queue};
@@ -19,12 +20,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::{Api, Refusal};
+use crate::condition;
 use crate::engine::{self, Controller};
+use crate::event::{self, Severity, Told};
 use crate::inputs::{Input, Inputs};
 use crate::meta::{Notice, What};
 use crate::select::Name;
 
 const WORKERS: usize = 4;
+/// Who tells events of endpoints.
+pub const COMPONENT: &str = "control-plane-endpoint-controller";
 
 /// On endpoints whose host is a route's of the Gateway API: their URLs are whole as they stand.
 pub const GATEWAY_LABEL: &str = "controlplane.kplane.dev/gateway";
@@ -88,7 +93,7 @@ impl Controller for Endpoints {
         };
         let now = engine::now();
         if let Some(status) = plan::plan(&observed, &now) {
-            self.apply(&observed, status).await?;
+            self.apply(&observed, &status).await?;
         }
         Ok(Outcome::Done)
     }
@@ -116,6 +121,31 @@ pub fn is_anothers(control_plane: &Value) -> bool {
 /// Whether the host of an endpoint is a route's of the Gateway API.
 pub fn is_routed_by_gateway(endpoint: &Value) -> bool {
     endpoint["metadata"]["labels"][GATEWAY_LABEL].is_string()
+}
+
+/// What is told of a status that changes: whether the URLs can be used, and where the host leads.
+pub fn told(before: &Value, after: &Value) -> Vec<Told> {
+    let (before, after) = (&before["conditions"], &after["conditions"]);
+    let ready = event::transition(before, after, types::READY);
+    // That one which is new has no URL yet is no news.
+    let ready = ready.filter(|told| told.reason != reason::ENDPOINT_PENDING || event::was_true(before, types::READY));
+    let (was, is) = (
+        condition::find(before, types::ROUTED),
+        condition::find(after, types::ROUTED),
+    );
+    let routed = match (was, is) {
+        (Some(was), None) if was["status"] == "True" => Some(Told {
+            kind: Severity::Normal,
+            reason: reason::HOST_RELEASED.to_owned(),
+            message: format!("no longer so: {}", was["message"].as_str().unwrap_or_default()),
+        }),
+        // The message says which host leads where: another one is another thing.
+        (Some(was), Some(is)) if was["message"] != is["message"] => {
+            event::transition(&Value::Null, after, types::ROUTED)
+        }
+        _ => event::transition(before, after, types::ROUTED),
+    };
+    ready.into_iter().chain(routed).collect()
 }
 
 /// The URLs of an endpoint, each with the field that says it: what a provider observed counts before what was asked for.

@@ -20,6 +20,8 @@ use crate::meta::{Notice, Object, What};
 use crate::select::Name;
 
 const WORKERS: usize = 8;
+/// Who tells events.
+const COMPONENT: &str = "control-plane-registration-controller";
 const SECRETS: &str = "secrets";
 
 pub struct Registrations {
@@ -97,7 +99,7 @@ impl Controller for Registrations {
         };
         let now = engine::now();
         if let Some(status) = plan::plan(&observed, &now) {
-            self.apply(&observed, status).await?;
+            self.apply(&observed, &status).await?;
         }
         Ok(Outcome::Done)
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::condition::{self, Change};
 use crate::endpoint::{self, read, url};
+use crate::event::{self, Severity, Told};
 
 /// Everything that was read about a registration.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +83,41 @@ pub fn plan(observed: &Observed, now: &str) -> Option<Value> {
     }
     let changes = status.as_object()?.iter().any(|(field, value)| before[field] != *value);
     changes.then_some(status)
+}
+
+/// Reasons that only say that something takes its time.
+const WAITING: [&str; 2] = [reason::ENDPOINT_PENDING, reason::KUBECONFIG_PENDING];
+
+/// What is told of a status that changes: that it is ready, that it is not any more, and where it moved.
+pub fn told(before: &Value, after: &Value) -> Vec<Told> {
+    let (was, is) = (&before["conditions"], &after["conditions"]);
+    let was_ready = event::was_true(was, types::READY);
+    let ready = event::transition(was, is, types::READY);
+    // Steps on the way to the first time are no news.
+    let ready = ready.filter(|told| was_ready || !WAITING.contains(&told.reason.as_str()));
+    let moved = (was_ready && event::was_true(is, types::READY)).then(|| moved(before, after));
+    ready.into_iter().chain(moved.flatten()).collect()
+}
+
+fn moved(before: &Value, after: &Value) -> Option<Told> {
+    let [endpoint, secret] = ["resolvedEndpoint", "resolvedKubeconfigSecretRef"].map(|field| &after[field]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let message = if *endpoint != before["resolvedEndpoint"] {
+        format!("from {} to {}", text(&before["resolvedEndpoint"]), text(endpoint))
+    } else if *secret != before["resolvedKubeconfigSecretRef"] {
+        format!(
+            "the kubeconfig is in Secret {}/{}",
+            text(&secret["namespace"]),
+            text(&secret["name"])
+        )
+    } else {
+        return None;
+    };
+    Some(Told {
+        kind: Severity::Normal,
+        reason: reason::MOVED.to_owned(),
+        message,
+    })
 }
 
 /// Whether what it asks for makes sense by itself.
@@ -346,6 +382,51 @@ mod tests {
         let status = plan(&seen, NOW).expect("it degrades");
         let ready = condition::find(&status["conditions"], "Ready").expect("it is set");
         assert_eq!(ready["reason"], reason::DELETING);
+    }
+
+    #[test]
+    fn what_is_told_is_what_became_of_it_and_not_the_steps_on_the_way() {
+        let status = |status: &str, reason: &str, endpoint: &str| {
+            json!({"resolvedEndpoint": endpoint, "resolvedKubeconfigSecretRef": {"name": "s", "namespace": "n"},
+                "conditions": [{"type": "Ready", "status": status, "reason": reason, "message": "m"}]})
+        };
+        let ready = status("True", "Resolved", "a");
+        let mut elsewhere = ready.clone();
+        elsewhere["resolvedKubeconfigSecretRef"]["name"] = "t".into();
+        for (before, after, expected) in [
+            (&Value::Null, &status("False", "EndpointPending", ""), None),
+            (
+                &status("False", "EndpointPending", ""),
+                &status("False", "KubeconfigPending", "a"),
+                None,
+            ),
+            (
+                &Value::Null,
+                &status("False", "ControlPlaneNotFound", ""),
+                Some("Warning ControlPlaneNotFound m"),
+            ),
+            (&status("False", "KubeconfigPending", "a"), &ready, Some("Normal Ready m")),
+            (&ready, &ready, None),
+            (&ready, &status("True", "Resolved", "b"), Some("Normal Moved from a to b")),
+            (
+                &ready,
+                &elsewhere,
+                Some("Normal Moved the kubeconfig is in Secret n/t"),
+            ),
+            (
+                &ready,
+                &status("False", "KubeconfigPending", "a"),
+                Some("Warning KubeconfigPending m"),
+            ),
+            (&ready, &status("False", "Deleting", "a"), Some("Normal Deleting m")),
+        ] {
+            let told: Vec<String> = told(before, after)
+                .iter()
+                .map(|told| format!("{:?} {} {}", told.kind, told.reason, told.message))
+                .collect();
+            assert_eq!(told.first().map(String::as_str), expected, "{before} {after}");
+            assert!(told.len() <= 1, "{told:?}");
+        }
     }
 
     #[test]

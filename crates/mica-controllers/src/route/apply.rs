@@ -9,6 +9,7 @@ use super::plan::{self, Observed, Verdict};
 use super::{PLANES, Routes};
 use crate::api::Refusal;
 use crate::place::{self, Place};
+use crate::{endpoint, status};
 
 /// How often a host is tried for whose holder changes meanwhile. The last holder is waited for in any case.
 const CLAIM_TRIES: usize = 4;
@@ -122,19 +123,11 @@ impl Routes {
     }
 
     /// Says on the endpoint where its host leads.
-    pub(super) async fn tell(&self, observed: &Observed, status: Value) -> Result<(), Refusal> {
+    pub(super) async fn tell(&self, observed: &Observed, status: &Value) -> Result<(), Refusal> {
         let Some(endpoint) = &observed.endpoint else {
             return Ok(());
         };
-        let metadata = &endpoint["metadata"];
-        let name = metadata["name"].as_str().unwrap_or_default();
-        let path = place::object(&Place::root(), API_VERSION, ENDPOINTS, None, name);
-        let patch = json!({"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status});
-        match self.api.merge(&format!("{path}/status"), &patch).await {
-            Ok(_) => Ok(()),
-            // Somebody wrote meanwhile, which is heard of.
-            Err(refusal) if refusal.is_conflict() || refusal.is_object_not_found() => Ok(()),
-            Err(refusal) => Err(refusal),
-        }
+        let told = endpoint::told(&endpoint["status"], status);
+        status::write(&self.api, endpoint::COMPONENT, ENDPOINTS, endpoint, status, &told).await
     }
 }

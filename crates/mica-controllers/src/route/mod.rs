@@ -139,7 +139,7 @@ impl Controller for Routes {
         let verdicts = self.keep_hosts(&observed).await?;
         let now = engine::now();
         if let Some(status) = plan::status(&observed, &routed, &verdicts, &now) {
-            self.tell(&observed, status).await?;
+            self.tell(&observed, &status).await?;
         }
         match routed {
             // Nothing tells when it would do better.

@@ -5,7 +5,7 @@ use mica_server::authz::User;
 use mica_testkit::kube;
 use serde_json::{Value, json};
 
-use super::registration::{create, path, says, world};
+use super::registration::{create, path, says, until_told, world};
 use super::world::{Place, World};
 
 const PLANES: &str = "/apis/mica.dev/v1alpha1/planes";
@@ -72,6 +72,8 @@ async fn endpoints_say_what_is_wrong_with_their_urls_and_names_that_do_not_resol
         .unwrap();
     assert_eq!(found["status"]["observedGeneration"], found["metadata"]["generation"]);
     assert!(!says(Some(&found), "Routed", "True", "Routed", ""), "nobody names it");
+    let told = [("Warning", "InvalidEndpoint", "e.example"), ("Normal", "Ready", "can be used")];
+    until_told(&root, "ControlPlaneEndpoint", "e", &told).await;
 }
 
 #[tokio::test]
@@ -137,6 +139,13 @@ async fn a_host_leads_to_the_plane_of_the_control_plane_that_names_its_endpoint(
         found.is_some_and(|plane| plane["spec"]["addresses"].as_array().is_none_or(Vec::is_empty))
     })
     .await;
+    let told = [
+        ("Normal", "Routed", "a.cp.example leads to ControlPlane \"a\""),
+        ("Normal", "Routed", "other.cp.example leads to ControlPlane \"a\""),
+        ("Normal", "Routed", "other.cp.example leads to ControlPlane \"b\""),
+        ("Normal", "HostReleased", "other.cp.example leads to ControlPlane"),
+    ];
+    until_told(&root, "ControlPlaneEndpoint", "e", &told).await;
 }
 
 #[tokio::test]
@@ -178,6 +187,11 @@ async fn two_planes_cannot_claim_one_host_and_who_waits_gets_it_when_it_is_let_g
             .await
             .contains(&"of-second".to_owned())
     );
+    let told = [
+        ("Warning", "HostTaken", "is held by plane \"first\""),
+        ("Normal", "Routed", "leads to ControlPlane \"second\""),
+    ];
+    until_told(&root, "ControlPlaneEndpoint", "second", &told).await;
 }
 
 #[tokio::test]
@@ -214,6 +228,8 @@ async fn templates_of_a_class_give_hosts_and_names_of_the_server_are_refused() {
         says(found, "Routed", "False", "HostRefused", "a name of the server itself")
     })
     .await;
+    let told = [("Warning", "HostRefused", "a name of the server itself")];
+    until_told(&root, "ControlPlaneEndpoint", "e", &told).await;
 }
 
 /// A definition of routes that takes anything.
@@ -337,4 +353,10 @@ async fn classes_say_what_cannot_be_given_and_accept_addons_that_come() {
         says(found, "Accepted", "False", "InvalidEndpoint", "\"{zone}\" is not known")
     })
     .await;
+    let told = [
+        ("Warning", "AddonNotFound", "\"tools\""),
+        ("Normal", "Accepted", ""),
+        ("Warning", "InvalidEndpoint", "\"{zone}\""),
+    ];
+    until_told(&root, "ControlPlaneClass", "c", &told).await;
 }

@@ -30,6 +30,23 @@ pub async fn create(root: &Place, kind: &str, name: &str, spec: Value) -> Value 
     root.create(&format!("{GROUP}/{plural}"), object).await
 }
 
+/// Waits until these events are told of an object, each as its type, its reason and words of its message.
+pub async fn until_told(root: &Place, kind: &str, name: &str, expected: &[(&str, &str, &str)]) {
+    let events = format!(
+        "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name},involvedObject.kind%3D{kind}"
+    );
+    let told = |found: Option<&Value>| {
+        let all = found.and_then(|found| found["items"].as_array()).unwrap();
+        expected.iter().all(|(r#type, reason, words)| {
+            all.iter().any(|one| {
+                let message = one["message"].as_str().unwrap_or_default();
+                one["type"] == *r#type && one["reason"] == *reason && message.contains(words)
+            })
+        })
+    };
+    root.until(&events, &format!("telling {expected:?}"), told).await;
+}
+
 /// Whether a condition of an object is this, with all that its message has to hold.
 pub fn says(object: Option<&Value>, r#type: &str, status: &str, reason: &str, words: &str) -> bool {
     let conditions = object.and_then(|object| object["status"]["conditions"].as_array());
@@ -121,6 +138,14 @@ async fn a_registration_becomes_ready_moves_and_degrades_with_what_it_resolves_f
         .await
         .unwrap();
     assert!(found["status"]["resolvedEndpoint"].is_null(), "{found}");
+    let told = [
+        ("Warning", "ControlPlaneNotFound", "there is no ControlPlane \"p\""),
+        ("Normal", "Ready", "are resolved"),
+        ("Normal", "Moved", "from https://one.example/clusters/p/control-plane to https://two.example/"),
+        ("Warning", "EndpointPending", "has no endpoint yet"),
+        ("Warning", "KubeconfigPending", "there is no Secret \"kplane-cp-p/s\""),
+    ];
+    until_told(&root, "ControlPlaneRegistration", "r", &told).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub mod status;
 mod tests;
 
 use mica_api::control_plane::{
-    API_VERSION, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec, ControlPlaneStatus, DeletionPolicy,
+    API_VERSION, Auth, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec, ControlPlaneStatus, DeletionPolicy,
     FINALIZER, Mode, NAME_LABEL, condition, label_value, management_namespace, reason,
 };
 use serde_json::{Value, json};
@@ -163,6 +163,10 @@ pub fn class(at: &Observed) -> Result<String, Problem> {
             format!("ControlPlaneClass {name:?} does not exist: make it, or name another in spec.classRef"),
         )),
         Class::Found { name, spec } => {
+            if let Some(problem) = spec.auth.as_ref().and_then(Auth::model_problem) {
+                let message = format!("class {name:?}: {problem}");
+                return Err(Problem::new(reason::AUTH_MODEL_NOT_SUPPORTED, message));
+            }
             let mode = at.spec.mode;
             if spec.modes_allowed.is_empty() || spec.modes_allowed.contains(&mode) {
                 return Ok(format!("class {name:?}"));

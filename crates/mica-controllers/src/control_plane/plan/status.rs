@@ -7,15 +7,16 @@ use super::endpoint::Endpoints;
 use super::{Observed, Problem};
 use crate::condition::{Change, find, with};
 use crate::dedicated::UPGRADED;
-use crate::event::{Severity, Told};
+use crate::event::{self, Severity, Told};
 
 /// Reasons that nothing but a change of what was asked for takes away.
-const LASTING: [&str; 11] = [
+const LASTING: [&str; 12] = [
     reason::INVALID_CLUSTER_PATH,
     reason::CLUSTER_PATH_TAKEN,
     reason::CLASS_NOT_FOUND,
     reason::MODE_NOT_SUPPORTED,
     reason::MODE_NOT_ALLOWED,
+    reason::AUTH_MODEL_NOT_SUPPORTED,
     reason::INVALID_ENDPOINT,
     reason::PROVIDER_NOT_FOUND,
     reason::NAMESPACE_TAKEN,
@@ -101,6 +102,7 @@ pub fn plan(at: &Observed, report: &Report, now: &str) -> (Option<Value>, Vec<To
     if let Some(all) = conditions.as_array_mut() {
         all.retain(|one| !report.dropped.iter().any(|dropped| one["type"] == *dropped));
     }
+    let mut told = transitions(&present["conditions"], &conditions, &changes);
     let mut wanted = Map::new();
     wanted.insert("conditions".to_owned(), conditions);
     wanted.insert("phase".to_owned(), json!(phase));
@@ -119,7 +121,6 @@ pub fn plan(at: &Observed, report: &Report, now: &str) -> (Option<Value>, Vec<To
         wanted.insert("migration".to_owned(), json!(migration));
     }
     wanted.retain(|field, value| present.get(field) != Some(value));
-    let mut told = transitions(&present["conditions"], &changes);
     told.extend(report.told.iter().map(|(reason, message)| Told {
         kind: Severity::Normal,
         reason: reason.clone(),
@@ -151,27 +152,11 @@ fn told_of_phase(present: &Value, phase: Phase) -> bool {
 
 /// What is told of conditions: whatever goes wrong, and whatever gets right again. That a step of something new went well is
 /// told by its phase alone.
-fn transitions(before: &Value, changes: &[Change]) -> Vec<Told> {
-    let mut told = Vec::new();
-    for change in changes.iter().filter(|change| change.r#type != condition::READY) {
-        let known = find(before, change.r#type);
-        let is = |field: &str, value: &str| known.is_some_and(|known| known[field] == value);
-        if is("status", &change.status) && is("reason", &change.reason) {
-            continue;
-        }
-        let kind = match change.status.as_str() {
-            "False" => Severity::Warning,
-            _ if known.is_some() => Severity::Normal,
-            _ => continue,
-        };
-        told.push(Told {
-            kind,
-            reason: match kind {
-                Severity::Warning => change.reason.clone(),
-                Severity::Normal => change.r#type.to_owned(),
-            },
-            message: change.message.clone(),
-        });
-    }
-    told
+fn transitions(before: &Value, after: &Value, changes: &[Change]) -> Vec<Told> {
+    let changes = changes.iter().filter(|change| change.r#type != condition::READY);
+    let told = changes.filter_map(|change| {
+        let told = event::transition(before, after, change.r#type)?;
+        (change.status == "False" || find(before, change.r#type).is_some()).then_some(told)
+    });
+    told.collect()
 }

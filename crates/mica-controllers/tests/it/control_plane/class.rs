@@ -37,6 +37,22 @@ async fn a_class_that_comes_later_or_forbids_a_mode_says_so_and_is_followed() {
 }
 
 #[tokio::test]
+async fn a_way_to_let_administrators_in_that_there_is_not_is_refused_until_the_class_says_another() {
+    let (_world, root) = world().await;
+    class(&root, "c", json!({"auth": {"model": "oidc"}})).await;
+    control_plane(&root, "a", json!({"classRef": {"name": "c"}})).await;
+    let refused = until_says(&root, "a", "ClassResolved", "False", "AuthModelNotSupported").await;
+    assert_eq!(refused["status"]["phase"], "Failed");
+    assert!(message(&refused, "Ready").contains("write \"basic\""), "{refused}");
+    assert_eq!(root.get(&secret_path("a")).await, None, "nobody is let in");
+    for model in ["v0", "basic"] {
+        root.patch(&format!("{CLASSES}/c"), json!({"spec": {"auth": {"model": model}}}))
+            .await;
+        until_ready(&root, "a").await;
+    }
+}
+
+#[tokio::test]
 async fn limits_roles_and_services_follow_the_class_to_planes_that_are_there() {
     let (_world, root) = world().await;
     let spec = json!({"limits": {"objects": 500, "watches": 50}, "planeClass": "small", "profile": "Generic",

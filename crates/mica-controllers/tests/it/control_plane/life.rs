@@ -6,6 +6,7 @@ use mica_api::control_plane::{
 use mica_testkit::kube;
 
 use super::*;
+use crate::registration::says;
 
 #[tokio::test]
 async fn a_control_plane_gets_its_plane_its_credentials_and_its_address() {
@@ -76,6 +77,32 @@ async fn the_design_s_own_samples_are_ready_as_they_are() {
         .await
         .unwrap();
     assert_eq!(binding["roleRef"]["name"], "admin");
+    // Everything else of them is ready, too, and the Secret that is pinned is the one that there is.
+    for (path, condition, reason) in [
+        (CLASSES, "Accepted", "Accepted"),
+        (ENDPOINTS, "Ready", "Reconciled"),
+        (ENDPOINTS, "Routed", "Routed"),
+        (REGISTRATIONS, "Accepted", "Accepted"),
+        (REGISTRATIONS, "Ready", "Resolved"),
+    ] {
+        let name = if path == CLASSES { "starter" } else { "example" };
+        root.until(&format!("{path}/{name}"), "ready", |found| {
+            says(found, condition, "True", reason, "")
+        })
+        .await;
+    }
+    let registration = root.get(&format!("{REGISTRATIONS}/example")).await.unwrap();
+    assert_eq!(registration["status"]["ready"], true);
+    assert_eq!(registration["status"]["resolvedEndpoint"], url);
+    assert_eq!(
+        registration["status"]["resolvedKubeconfigSecretRef"],
+        registration["spec"]["kubeconfigSecretRef"]
+    );
+    // Retain: who has to go goes, and the plane stays.
+    root.delete(&format!("{CONTROL_PLANES}/example")).await;
+    root.until_gone(&format!("{CONTROL_PLANES}/example")).await;
+    let plane = root.get(&format!("{PLANES}/example")).await.unwrap();
+    assert_eq!(plane["metadata"]["labels"][RETAINED_LABEL], "example");
 }
 
 #[tokio::test]
