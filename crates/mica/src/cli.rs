@@ -9,7 +9,7 @@ use mica_machinery::kind;
 use mica_server::start;
 
 use crate::control_plane::args::ControlPlaneArgs;
-use crate::dedicated::DedicatedArgs;
+use crate::operator::OperatorArgs;
 use crate::tenant::args::{CtxArgs, OrgArgs, ProjectArgs};
 
 /// A cloud control plane in one binary: any number of Kubernetes-style control planes, served by one process.
@@ -189,7 +189,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub authorization: AuthorizationArgs,
     #[command(flatten)]
-    pub dedicated: DedicatedArgs,
+    pub operator: OperatorArgs,
 }
 
 /// Who decides what is allowed; the names are kube-apiserver's.
@@ -373,6 +373,8 @@ pub struct ControllersArgs {
     pub log_format: Option<LogFormat>,
     #[command(flatten)]
     pub leader: LeaderArgs,
+    #[command(flatten)]
+    pub operator: OperatorArgs,
 }
 
 /// Which of several processes works; the names are kube-controller-manager's.

@@ -24,9 +24,10 @@ use serde::Deserialize;
 use crate::audit::AuditFile;
 use crate::authentication::{Authentication, ProxyFiles, WEBHOOK_TTL, Webhook};
 use crate::cli::{AuthorizationArgs, LogFormat, Profile, Tenancy, UpArgs};
-use crate::dedicated::{DedicatedFile, DedicatedSettings, HandedDown};
+use crate::dedicated::{DedicatedFile, HandedDown};
 use crate::exit::Usage;
 use crate::limits::{LimitSettings, LimitsFile};
+use crate::operator::{OperatorFile, OperatorSettings};
 use crate::up::running::Transport;
 
 mod authorization;
@@ -73,8 +74,8 @@ pub struct Settings {
     pub authorization: Source,
     /// Which controllers run in this process.
     pub controllers: Selection,
-    /// How control planes get servers of their own.
-    pub dedicated: DedicatedSettings,
+    /// How control planes are run.
+    pub operator: OperatorSettings,
 }
 
 /// Where traces go.
@@ -127,6 +128,7 @@ struct File {
     limits: LimitsFile,
     authentication: AuthenticationFile,
     encryption: EncryptionFile,
+    control_planes: OperatorFile,
     dedicated: DedicatedFile,
     tls_min_version: Option<String>,
     tls_cipher_suites: Vec<String>,
@@ -260,10 +262,11 @@ impl Settings {
             log: &log,
             encryption: encryption.provider_config.as_deref(),
         };
-        let dedicated = file.dedicated.settings(arguments.dedicated, &handed_down)?;
+        let flags = arguments.operator;
+        let dedicated = file.dedicated.settings(flags.dedicated.clone(), &handed_down)?;
         Ok(Self {
             audit: audit.options(&data_dir)?,
-            dedicated,
+            operator: file.control_planes.settings(flags, Some(dedicated))?,
             data_dir,
             authenticator: authenticator.map_err(|problem| Usage(format!("authentication: {problem}")))?,
             reload,

@@ -18,10 +18,11 @@ use crate::exit::Usage;
 const DEFAULT_LISTEN: &str = "127.0.0.1";
 
 /// Servers of their own for control planes; the names are those of the file's section `dedicated`, too.
-#[derive(Args, Debug, Default, Clone)]
+#[derive(Args, Debug, Default, Clone, PartialEq, Eq)]
 #[command(next_help_heading = "Dedicated servers")]
 pub struct DedicatedArgs {
-    /// Where each has a directory of its control plane's name [default: dedicated in the data directory]
+    /// Where each has a directory of its control plane's name [default of mica up: dedicated in the data directory; mica run
+    /// controllers runs servers only if it is told a directory]
     #[arg(long, value_name = "DIR", env = "MICA_DEDICATED_DIR")]
     pub dedicated_dir: Option<PathBuf>,
     /// Where other versions of this program are, as VERSION or VERSION/mica
@@ -144,6 +145,25 @@ impl DedicatedFile {
     }
 }
 
+impl DedicatedArgs {
+    /// What an operator without a data directory does: there are servers only where it is told to keep them.
+    pub fn by_themselves(self, log: &str) -> Result<Option<DedicatedSettings>, Usage> {
+        let Some(directory) = self.dedicated_dir.clone() else {
+            if self == Self::default() {
+                return Ok(None);
+            }
+            let text = "dedicated-dir: say where the servers are to be kept that the other dedicated settings are for";
+            return Err(Usage(text.to_owned()));
+        };
+        let own = HandedDown {
+            data_dir: &directory,
+            log,
+            encryption: None,
+        };
+        DedicatedFile::default().settings(self, &own).map(Some)
+    }
+}
+
 impl DedicatedSettings {
     /// The providers. They do nothing until a control plane asks for a server. `reserved` is a prefix in etcd that is taken.
     pub fn providers(&self, reserved: Option<String>) -> [Arc<Process>; 2] {
@@ -254,6 +274,16 @@ mod tests {
             etcd: Some(text.to_owned()),
             ..DedicatedFile::default()
         };
+        let alone = |flags: DedicatedArgs| flags.by_themselves("warn").map_err(|usage| usage.to_string());
+        assert!(alone(DedicatedArgs::default()).unwrap().is_none());
+        let flags = |dir: Option<&str>| DedicatedArgs {
+            dedicated_dir: dir.map(PathBuf::from),
+            dedicated_listen: Some("::1".to_owned()),
+            ..DedicatedArgs::default()
+        };
+        let made = alone(flags(Some("/d"))).unwrap().unwrap();
+        assert_eq!((made.options.directory, made.options.listen), ("/d".into(), "::1".to_owned()));
+        assert!(alone(flags(None)).unwrap_err().starts_with("dedicated-dir: "));
         for (file, said) in [
             (listen("here"), "dedicated.listen: \"here\" is not an IP address"),
             (ports("9"), "dedicated.ports: \"9\" is not FIRST-LAST"),

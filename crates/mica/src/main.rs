@@ -12,6 +12,7 @@ mod dropin;
 mod exit;
 mod limits;
 mod new;
+mod operator;
 mod output;
 mod plane;
 mod role;

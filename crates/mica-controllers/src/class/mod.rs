@@ -10,6 +10,7 @@ mod plan;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use compact_str::CompactString;
@@ -19,6 +20,7 @@ use mica_runtime::queue::{Outcome, Priority, Queue};
 use parking_lot::Mutex;
 
 use crate::api::{Api, Refusal};
+use crate::control_plane::Directory;
 use crate::engine::{self, Controller};
 use crate::meta::{Notice, Seen, What};
 use crate::place::Place;
@@ -31,7 +33,7 @@ const COMPONENT: &str = "control-plane-class-controller";
 pub struct Classes {
     api: Api,
     /// Bundles of manifests on this machine.
-    addons: Option<PathBuf>,
+    addons: Option<Arc<Directory>>,
     queue: Queue,
     /// Those that name addons which are not built in: they are looked at when ConfigMaps change. Platforms have a handful.
     with_addons: Mutex<BTreeSet<CompactString>>,
@@ -41,9 +43,16 @@ impl Classes {
     pub fn new(api: Api, addons: Option<PathBuf>) -> Self {
         Self {
             api,
-            addons,
+            addons: addons.map(Directory::open),
             queue: engine::queue(),
             with_addons: Mutex::default(),
+        }
+    }
+
+    /// Looks at the classes whose addons somebody may have changed.
+    fn look_at_addons(&self, priority: Priority) {
+        for name in self.with_addons.lock().iter() {
+            self.look_at(name, priority);
         }
     }
 
@@ -81,9 +90,17 @@ impl Controller for Classes {
         if object.is(GROUP, CLASSES) {
             self.look_at(&object.meta.name, notice.priority);
         } else if object.is("", "configmaps") && object.meta.namespace.as_deref() == Some(ADMIN_NAMESPACE) {
-            for name in self.with_addons.lock().iter() {
-                self.look_at(name, notice.priority);
-            }
+            self.look_at_addons(notice.priority);
+        }
+    }
+
+    async fn listen(&self) {
+        let Some(directory) = &self.addons else {
+            return;
+        };
+        loop {
+            directory.changes().await;
+            self.look_at_addons(Priority::Normal);
         }
     }
 

@@ -1,7 +1,5 @@
 //! A class, and which of its addons nobody has.
 
-use std::path::Path;
-
 use mica_api::control_plane::{ADDON_LABEL, ADMIN_NAMESPACE, API_VERSION, CLASSES, ControlPlaneClassSpec};
 
 use super::Classes;
@@ -33,25 +31,12 @@ impl Classes {
             self.with_addons.lock().insert(name.into());
         }
         for addon in outside {
-            if !self.is_here(&addon) && !self.is_in_config_map(&addon).await? {
+            let is_here = self.addons.as_ref().is_some_and(|directory| directory.has(&addon));
+            if !is_here && !self.is_in_config_map(&addon).await? {
                 unknown.push(addon);
             }
         }
         Ok(Some(Observed { class, unknown }))
-    }
-
-    fn is_here(&self, addon: &str) -> bool {
-        let plain = Path::new(addon).components().count() == 1 && !addon.starts_with('.');
-        let among = |directory: &Path| {
-            let names = [
-                addon.to_owned(),
-                format!("{addon}.yaml"),
-                format!("{addon}.yml"),
-                format!("{addon}.json"),
-            ];
-            names.iter().any(|name| directory.join(name).exists())
-        };
-        plain && self.addons.as_deref().is_some_and(among)
     }
 
     async fn is_in_config_map(&self, addon: &str) -> Result<bool, Refusal> {

@@ -54,7 +54,7 @@ fn problems(spec: &ControlPlaneClassSpec, unknown: &[String]) -> Vec<(&'static s
     }
     for addon in unknown {
         let message = format!(
-            "there is no addon {addon:?}: label a ConfigMap of namespace kplane-system with controlplane.kplane.dev/addon={addon}"
+            "there is no addon {addon:?}: label a ConfigMap of namespace kplane-system with controlplane.kplane.dev/addon={addon}, or put it into the operator's directory of addons"
         );
         all.push((reason::ADDON_NOT_FOUND, message));
     }
@@ -143,7 +143,7 @@ mod tests {
         check(
             json!({"addons": ["x"]}),
             &["x"],
-            "False AddonNotFound: there is no addon \"x\": label a ConfigMap of namespace kplane-system with controlplane.kplane.dev/addon=x",
+            "False AddonNotFound: there is no addon \"x\": label a ConfigMap of namespace kplane-system with controlplane.kplane.dev/addon=x, or put it into the operator's directory of addons",
         );
         check(
             json!({"endpoints": {"external": "https://{tenant}.example", "join": "{name}.example"}}),

@@ -38,6 +38,7 @@ use crate::meta::{Notice, Object, Seen, What};
 use crate::migration::Migrations;
 use crate::place::Place;
 use crate::select::Name;
+pub(crate) use addon::Directory;
 use addon::Library;
 pub use home::{Home, PLANE_API_VERSION};
 pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings, Whereabouts};
@@ -72,7 +73,7 @@ impl ControlPlanes {
     pub fn new(api: Api, settings: Settings) -> Self {
         Self {
             catalog: Catalog::new(settings.home.api.clone()),
-            library: Library::new(api.clone(), settings.addons.clone()),
+            library: Library::new(api.clone(), settings.addons.clone().map(Directory::open)),
             migrations: Migrations::new(settings.home.clone(), settings.providers.clone(), api.turn().clone()),
             api,
             settings,
@@ -199,7 +200,8 @@ impl Controller for ControlPlanes {
         let changes = changes.chain([self.migrations.changes()]);
         let providers = changes.map(|changes| self.hear_changes(changes));
         let providers = futures::future::join_all(providers);
-        tokio::join!(planes.follow(&listener), inside.follow(&listener), providers);
+        let addons = self.follow_addons();
+        tokio::join!(planes.follow(&listener), inside.follow(&listener), providers, addons);
     }
 }
 

@@ -12,6 +12,8 @@ use crate::place::{self, Place};
 
 /// What ConfigMaps with addons are waited for under.
 pub const ADDONS: &str = "addons";
+/// What addons of a directory are told under.
+const DIRECTORY: &str = "directory";
 /// What the names of planes are waited for under.
 pub const PLANES: &str = "planes";
 /// What something inside a plane is told under.
@@ -54,6 +56,7 @@ impl ControlPlanes {
                 self.wake_where("spec.virtual.clusterPath", name).await?;
             }
             ADDONS => self.wake_addon(name).await?,
+            DIRECTORY => self.wake_those_with(Some(name)).await?,
             _ => {}
         }
         Ok(Outcome::Done)
@@ -79,6 +82,21 @@ impl ControlPlanes {
             Some(None) | None => None,
             Some(Some(addon)) => Some(addon),
         };
+        self.wake_those_with(addon).await
+    }
+
+    /// Hears of addons in a directory that came, changed or went.
+    pub(super) async fn follow_addons(&self) {
+        loop {
+            for name in self.library.changes().await {
+                tracing::info!(addon = name, "an addon of the directory has changed");
+                self.waker.wake_namers(DIRECTORY, &name, Priority::Normal);
+            }
+        }
+    }
+
+    /// Has everybody looked at whose class has an addon; or any, if which is not known.
+    async fn wake_those_with(&self, addon: Option<&str>) -> Result<(), Refusal> {
         let classes = place::collection(&Place::root(), API_VERSION, CLASSES, None);
         for class in self.api.list(&classes, "").await?.items {
             let addons = class["spec"]["addons"].as_array().map_or(&[][..], Vec::as_slice);

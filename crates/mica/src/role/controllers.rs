@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use mica_controllers::control_plane::{Home, Settings};
+use mica_controllers::control_plane::Home;
 use mica_controllers::{Api, Options};
 use mica_runtime::ownership::{All, Leader, Ownership, Standby, Timing};
 use mica_runtime::provider::Registrations;
@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllersArgs, LeaderArgs};
 use crate::exit::Usage;
+use crate::operator::{OperatorFile, OperatorSettings};
 use crate::up::signal::Signals;
 use crate::{config, output, trace};
 
@@ -39,6 +40,8 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
         None => None,
     };
     let timing = timing(&arguments.leader)?;
+    let operator = operator(&arguments, log)?;
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let mut servers = Vec::new();
     for file in &arguments.kubeconfig {
         let config = load(file).await?;
@@ -46,14 +49,13 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
             controllers: chosen.clone(),
             root_ca: root_ca.clone().or_else(|| pem(&config)),
             control_planes: Some(match &shared {
-                Some(home) => Settings::new(home.clone()).elsewhere(),
-                None => Settings::new(home(config.clone())?),
+                Some(home) => operator.on(home.clone(), None, &tasks, &stop).elsewhere(),
+                None => operator.on(home(config.clone())?, None, &tasks, &stop),
             }),
         };
         servers.push((config, options));
     }
     let mut signals = Signals::listen()?;
-    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     for (config, options) in servers {
         let url = config.cluster_url.to_string();
         let client = kube::Client::try_from(config.clone()).with_context(|| format!("reaching {url}"))?;
@@ -92,6 +94,16 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
     tasks.wait().await;
     tracing.flush().await;
     Ok(())
+}
+
+/// How control planes are run, if they are.
+fn operator(arguments: &ControllersArgs, log: &str) -> Result<OperatorSettings, Usage> {
+    let dedicated = arguments.operator.dedicated.clone().by_themselves(log)?;
+    if dedicated.is_some() && arguments.kubeconfig.len() > 1 {
+        let text = "dedicated-dir: control planes of several servers would share it: run a process for each";
+        return Err(Usage(text.to_owned()));
+    }
+    OperatorFile::default().settings(arguments.operator.clone(), dedicated)
 }
 
 /// The control planes that are registered for controllers and that this process may serve: one that is named, by itself, or

@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use mica_controllers::control_plane::{self, Home};
-use mica_controllers::dedicated::{Process, Provider};
+use mica_controllers::control_plane::Home;
 use mica_controllers::{Api, Options, Selection};
 use mica_runtime::ownership::{All, Leader, Ownership, Standby};
 use mica_server::http::{InProcess, Service};
@@ -15,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::running::Running;
 use crate::config::{Settings, StoreAddress};
-use crate::dedicated::OnExit;
 
 /// Where the lease is by which servers take turns, and what it is called. Processes of controllers have one of their own.
 const NAMESPACE: &str = "kube-system";
@@ -31,8 +29,11 @@ pub async fn start(settings: &Settings, running: &Running, authority: &Authority
         url: url.to_owned(),
         ca: Some(authority.certificate_pem().to_owned()),
     };
-    let mut control_planes = control_plane::Settings::new(home);
-    control_planes.providers = providers(settings, running);
+    let reserved = match &settings.store {
+        StoreAddress::Etcd(config) => Some(config.prefix.clone()),
+        StoreAddress::Embedded => None,
+    };
+    let control_planes = settings.operator.on(home, reserved, &running.tasks, &running.drain);
     let options = Options {
         controllers: settings.controllers.clone(),
         root_ca: Some(authority.certificate_pem().to_owned()),
@@ -66,25 +67,6 @@ fn lease(chosen: &Selection) -> String {
     }
     let hash = Sha256::digest(chosen.to_string());
     format!("{LEASE}-{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3])
-}
-
-/// Those who run servers for dedicated control planes. Their servers end with this one only if that is wanted.
-fn providers(settings: &Settings, running: &Running) -> Vec<Arc<dyn Provider>> {
-    let reserved = match &settings.store {
-        StoreAddress::Etcd(config) => Some(config.prefix.clone()),
-        StoreAddress::Embedded => None,
-    };
-    let providers: [Arc<Process>; 2] = settings.dedicated.providers(reserved);
-    if settings.dedicated.on_exit == OnExit::Stop {
-        let (ending, drain) = (providers.clone(), running.drain.clone());
-        running.tasks.spawn(async move {
-            drain.cancelled().await;
-            for provider in ending {
-                provider.halt().await;
-            }
-        });
-    }
-    providers.map(|provider| provider as Arc<dyn Provider>).to_vec()
 }
 
 /// A client whose requests are calls.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::process::{Up, mica, run};
 
 mod registered;
+pub mod settings;
 mod turns;
 
 /// How long a state may take to come: a machine may be very busy.
@@ -99,10 +100,10 @@ async fn a_server_has_its_controllers_and_stops_with_them() {
 }
 
 /// `mica run controllers` for the server of a home.
-struct Controllers(Child);
+pub struct Controllers(Child);
 
 impl Controllers {
-    fn start(home: &Path, arguments: &[&str]) -> Self {
+    pub fn start(home: &Path, arguments: &[&str]) -> Self {
         let mut command = mica(home);
         command
             .args(["run", "controllers", "--kubeconfig", KUBECONFIG, "--log", "warn"])
@@ -111,7 +112,7 @@ impl Controllers {
         Self(command.spawn().unwrap())
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         let pid = self.0.id().to_string();
         assert!(
             std::process::Command::new("kill")

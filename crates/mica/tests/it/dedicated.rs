@@ -1,6 +1,7 @@
 //! Dedicated servers as processes: started, found again, exchanged and ended by their providers.
 
 mod adopt;
+mod alone;
 mod etcd;
 mod migration;
 mod operator;

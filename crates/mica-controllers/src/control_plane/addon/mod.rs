@@ -5,9 +5,10 @@
 
 mod apply;
 pub mod bundle;
+mod directory;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mica_api::control_plane::{ADDON_LABEL, ADMIN_NAMESPACE, condition, reason};
@@ -20,30 +21,36 @@ use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Api, Refusal};
 use crate::place::{self, Place, query_value};
 use bundle::Manifest;
-
-/// The largest file of an addon that is read.
-const LARGEST_FILE: u64 = 4 * 1024 * 1024;
-const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
+pub use directory::Directory;
 
 /// Where addons are found.
 pub struct Library {
     /// The management plane.
     api: Api,
-    directory: Option<PathBuf>,
+    directory: Option<Arc<Directory>>,
 }
 
 impl Library {
-    pub fn new(api: Api, directory: Option<PathBuf>) -> Self {
+    pub fn new(api: Api, directory: Option<Arc<Directory>>) -> Self {
         Self { api, directory }
+    }
+
+    /// Waits until addons of the directory came, changed or went, and says which.
+    pub async fn changes(&self) -> Vec<String> {
+        match &self.directory {
+            Some(directory) => directory.changes().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The manifests of an addon.
     async fn find(&self, name: &str) -> Result<Result<Vec<Manifest>, Problem>, Refusal> {
         let mut files = self.in_maps(name).await?;
         if files.is_empty() {
-            files = match self.in_directory(name) {
-                Ok(files) => files,
-                Err(error) => {
+            files = match self.directory.as_ref().map(|directory| directory.files(name)) {
+                None => files,
+                Some(Ok(files)) => files,
+                Some(Err(error)) => {
                     let message = format!("addon {name:?} cannot be read: {error}");
                     return Ok(Err(Problem::new(reason::ADDON_FAILED, message)));
                 }
@@ -78,39 +85,6 @@ impl Library {
         }
         Ok(files)
     }
-
-    /// What a folder or a file of the directory holds.
-    fn in_directory(&self, name: &str) -> std::io::Result<BTreeMap<String, String>> {
-        let mut files = BTreeMap::new();
-        // A name must not lead out of the directory.
-        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\']);
-        let Some(directory) = self.directory.as_ref().filter(|_| plain) else {
-            return Ok(files);
-        };
-        let folder = directory.join(name);
-        let mut paths: Vec<PathBuf> = ENDINGS
-            .iter()
-            .map(|ending| directory.join(format!("{name}.{ending}")))
-            .collect();
-        if folder.is_dir() {
-            for entry in std::fs::read_dir(&folder)? {
-                paths.push(entry?.path());
-            }
-        }
-        for path in paths.iter().filter(|path| is_manifest(path)) {
-            if std::fs::metadata(path)?.len() > LARGEST_FILE {
-                return Err(std::io::Error::other(format!("{} is too large", path.display())));
-            }
-            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            files.insert(file, std::fs::read_to_string(path)?);
-        }
-        Ok(files)
-    }
-}
-
-fn is_manifest(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    ENDINGS.contains(&ending) && path.is_file()
 }
 
 impl ControlPlanes {

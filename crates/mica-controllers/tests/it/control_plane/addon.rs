@@ -3,6 +3,7 @@
 use mica_api::control_plane::ADDON_LABEL;
 
 use super::*;
+use crate::registration::says;
 
 const BUNDLE: &str = r#"
 apiVersion: example.com/v1
@@ -121,7 +122,7 @@ async fn an_addon_that_is_missing_or_bad_says_so_and_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn addons_may_be_folders_of_a_directory() {
+async fn addons_of_a_directory_are_followed_to_every_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("tools")).unwrap();
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, namespace: kube-public}\n";
@@ -134,8 +135,38 @@ async fn addons_may_be_folders_of_a_directory() {
     let world = World::with_settings(server, settings).await;
     let root = world.root();
     make(&root, CLASSES, "ControlPlaneClass", "c", json!({"addons": ["tools"]})).await;
-    control_plane(&root, "a", json!({"classRef": {"name": "c"}})).await;
-    until_ready(&root, "a").await;
-    let plain = "/clusters/a/control-plane/api/v1/namespaces/kube-public/configmaps/plain";
-    assert!(root.get(plain).await.is_some());
+    let late = json!({"addons": ["tools", "late"]});
+    make(&root, CLASSES, "ControlPlaneClass", "late", late).await;
+    for (name, class) in [("a", "c"), ("b", "c"), ("late", "late")] {
+        control_plane(&root, name, json!({"classRef": {"name": class}})).await;
+    }
+    let map = |plane: &str, name: &str| {
+        format!("/clusters/{plane}/control-plane/api/v1/namespaces/kube-public/configmaps/{name}")
+    };
+    for name in ["a", "b"] {
+        until_ready(&root, name).await;
+        assert!(root.get(&map(name, "plain")).await.is_some());
+    }
+    until_says(&root, "late", "AddonsApplied", "False", "AddonNotFound").await;
+    // A file that changes, one that comes and one that goes reach all of them; a bundle that comes, those who wait for it.
+    std::fs::write(directory.path().join("tools/more.yaml"), text.replace("plain", "more")).unwrap();
+    std::fs::write(directory.path().join("tools/plain.yaml"), format!("{text}data: {{a: b}}\n")).unwrap();
+    std::fs::write(directory.path().join("late.yaml"), text.replace("plain", "late")).unwrap();
+    for name in ["a", "b"] {
+        root.until(&map(name, "plain"), "changed", |found| {
+            found.is_some_and(|found| found["data"]["a"] == "b")
+        })
+        .await;
+        root.until(&map(name, "more"), "there", |found| found.is_some()).await;
+    }
+    until_ready(&root, "late").await;
+    assert!(root.get(&map("late", "late")).await.is_some());
+    root.until(&format!("{CLASSES}/late"), "accepted", |found| {
+        says(found, "Accepted", "True", "Accepted", "")
+    })
+    .await;
+    std::fs::remove_file(directory.path().join("tools/plain.yaml")).unwrap();
+    for name in ["a", "b", "late"] {
+        root.until_gone(&map(name, "plain")).await;
+    }
 }
