@@ -282,7 +282,10 @@ mod tests {
             ..DedicatedArgs::default()
         };
         let made = alone(flags(Some("/d"))).unwrap().unwrap();
-        assert_eq!((made.options.directory, made.options.listen), ("/d".into(), "::1".to_owned()));
+        assert_eq!(
+            (made.options.directory, made.options.listen),
+            ("/d".into(), "::1".to_owned())
+        );
         assert!(alone(flags(None)).unwrap_err().starts_with("dedicated-dir: "));
         for (file, said) in [
             (listen("here"), "dedicated.listen: \"here\" is not an IP address"),

@@ -85,13 +85,7 @@ fn lifetime(text: &str) -> Result<Duration, Usage> {
 impl OperatorSettings {
     /// How control planes are run on a server. `reserved` is a prefix in etcd that is taken. Servers of their own end with
     /// this process only if that is wanted, and then before it does.
-    pub fn on(
-        &self,
-        home: Home,
-        reserved: Option<String>,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
-    ) -> Settings {
+    pub fn on(&self, home: Home, reserved: Option<String>, tasks: &TaskTracker, stop: &CancellationToken) -> Settings {
         let mut settings = Settings::new(home);
         settings.addons.clone_from(&self.addons);
         settings.lifetime = self.lifetime;

@@ -10,10 +10,10 @@ mod name;
 
 pub use definition::definitions;
 pub use kind::{
-    AUTH_MODELS, Auth, ControlPlaneClassSpec, ControlPlaneClassStatus, ControlPlaneEndpointSpec, ControlPlaneEndpointStatus,
-    ControlPlaneRegistrationSpec, ControlPlaneRegistrationStatus, ControlPlaneSpec, ControlPlaneStatus, Dedicated,
-    DeletionPolicy, EndpointPolicy, EndpointTemplates, EndpointType, Gateway, Migration, MigrationStep, Mode,
-    ObjectRef, Phase, PublishedEndpoint, RegistrationMode, SecretRef, TypedRef, Virtual,
+    AUTH_MODELS, Auth, ControlPlaneClassSpec, ControlPlaneClassStatus, ControlPlaneEndpointSpec,
+    ControlPlaneEndpointStatus, ControlPlaneRegistrationSpec, ControlPlaneRegistrationStatus, ControlPlaneSpec,
+    ControlPlaneStatus, Dedicated, DeletionPolicy, EndpointPolicy, EndpointTemplates, EndpointType, Gateway, Migration,
+    MigrationStep, Mode, ObjectRef, Phase, PublishedEndpoint, RegistrationMode, SecretRef, TypedRef, Virtual,
 };
 pub use name::{
     gateway_endpoint, kubeconfig_secret, label_value, management_namespace, same_service, service_is_valid,

@@ -405,14 +405,18 @@ mod tests {
                 &status("False", "ControlPlaneNotFound", ""),
                 Some("Warning ControlPlaneNotFound m"),
             ),
-            (&status("False", "KubeconfigPending", "a"), &ready, Some("Normal Ready m")),
+            (
+                &status("False", "KubeconfigPending", "a"),
+                &ready,
+                Some("Normal Ready m"),
+            ),
             (&ready, &ready, None),
-            (&ready, &status("True", "Resolved", "b"), Some("Normal Moved from a to b")),
             (
                 &ready,
-                &elsewhere,
-                Some("Normal Moved the kubeconfig is in Secret n/t"),
+                &status("True", "Resolved", "b"),
+                Some("Normal Moved from a to b"),
             ),
+            (&ready, &elsewhere, Some("Normal Moved the kubeconfig is in Secret n/t")),
             (
                 &ready,
                 &status("False", "KubeconfigPending", "a"),

@@ -72,7 +72,10 @@ async fn endpoints_say_what_is_wrong_with_their_urls_and_names_that_do_not_resol
         .unwrap();
     assert_eq!(found["status"]["observedGeneration"], found["metadata"]["generation"]);
     assert!(!says(Some(&found), "Routed", "True", "Routed", ""), "nobody names it");
-    let told = [("Warning", "InvalidEndpoint", "e.example"), ("Normal", "Ready", "can be used")];
+    let told = [
+        ("Warning", "InvalidEndpoint", "e.example"),
+        ("Normal", "Ready", "can be used"),
+    ];
     until_told(&root, "ControlPlaneEndpoint", "e", &told).await;
 }
 

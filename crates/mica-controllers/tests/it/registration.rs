@@ -141,7 +141,11 @@ async fn a_registration_becomes_ready_moves_and_degrades_with_what_it_resolves_f
     let told = [
         ("Warning", "ControlPlaneNotFound", "there is no ControlPlane \"p\""),
         ("Normal", "Ready", "are resolved"),
-        ("Normal", "Moved", "from https://one.example/clusters/p/control-plane to https://two.example/"),
+        (
+            "Normal",
+            "Moved",
+            "from https://one.example/clusters/p/control-plane to https://two.example/",
+        ),
         ("Warning", "EndpointPending", "has no endpoint yet"),
         ("Warning", "KubeconfigPending", "there is no Secret \"kplane-cp-p/s\""),
     ];

@@ -123,7 +123,9 @@ impl Directory {
         let mut seen = self.seen.lock();
         let before = std::mem::replace(&mut seen.prints, prints);
         let all: BTreeSet<&String> = before.keys().chain(seen.prints.keys()).collect();
-        let changed = all.into_iter().filter(|name| before.get(*name) != seen.prints.get(*name));
+        let changed = all
+            .into_iter()
+            .filter(|name| before.get(*name) != seen.prints.get(*name));
         changed.cloned().collect()
     }
 
@@ -137,7 +139,9 @@ impl Directory {
                 false if is_manifest(&path) => path.file_stem(),
                 false => None,
             };
-            let name = name.and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
+            let name = name
+                .and_then(|name| name.to_str())
+                .filter(|name| !name.starts_with('.'));
             names.extend(name.map(str::to_owned));
         }
         Ok(names)
@@ -217,6 +221,12 @@ mod tests {
         file.set_len(LARGEST_FILE + 1).unwrap();
         let directory = Directory::open(home.path().to_owned());
         assert!(directory.has("big"));
-        assert!(directory.files("big").unwrap_err().to_string().ends_with("big.yaml is too large"));
+        assert!(
+            directory
+                .files("big")
+                .unwrap_err()
+                .to_string()
+                .ends_with("big.yaml is too large")
+        );
     }
 }

@@ -150,7 +150,11 @@ async fn addons_of_a_directory_are_followed_to_every_control_plane() {
     until_says(&root, "late", "AddonsApplied", "False", "AddonNotFound").await;
     // A file that changes, one that comes and one that goes reach all of them; a bundle that comes, those who wait for it.
     std::fs::write(directory.path().join("tools/more.yaml"), text.replace("plain", "more")).unwrap();
-    std::fs::write(directory.path().join("tools/plain.yaml"), format!("{text}data: {{a: b}}\n")).unwrap();
+    std::fs::write(
+        directory.path().join("tools/plain.yaml"),
+        format!("{text}data: {{a: b}}\n"),
+    )
+    .unwrap();
     std::fs::write(directory.path().join("late.yaml"), text.replace("plain", "late")).unwrap();
     for name in ["a", "b"] {
         root.until(&map(name, "plain"), "changed", |found| {
