@@ -234,6 +234,11 @@ impl Api {
         &self.turn
     }
 
+    /// Whether it is this replica's turn.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.turn.is_ours()
+    }
+
     pub async fn get(&self, path: &str) -> Result<Value, Refusal> {
         self.read(path, JSON).await
     }

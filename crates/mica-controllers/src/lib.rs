@@ -8,6 +8,7 @@
 
 mod aggregation;
 mod api;
+pub mod census;
 mod class;
 mod companion;
 mod condition;

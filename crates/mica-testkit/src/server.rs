@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use mica_machinery::kind::Profile;
 use mica_machinery::kind::bootstrap::Companions;
-use mica_server::authn::{FrontProxy, Headers};
 use mica_server::http::{Drain, Envelope, EnvelopeOptions, ListenOptions, Listener};
 use mica_server::metrics::{HttpMetrics, Registry};
 use mica_server::pki::{ADMIN_GROUP, Authority, Identity, Issued, Kubeconfig, serving_names};
@@ -108,21 +107,6 @@ impl Builder {
     #[must_use]
     pub fn listen(mut self, options: ListenOptions) -> Self {
         self.listen = options;
-        self
-    }
-
-    /// Believing a server with this authority who asks, when it passes on requests for planes that came from there.
-    #[must_use]
-    pub fn passed_on_by(mut self, authority: &Authority) -> Self {
-        let list = |name: &str| vec![name.to_owned()];
-        let headers = Headers {
-            username: list("X-Remote-User"),
-            uid: list("X-Remote-Uid"),
-            group: list("X-Remote-Group"),
-            extra_prefixes: list("X-Remote-Extra-"),
-        };
-        let proxy = FrontProxy::new(authority.certificate_pem(), list("mica-pass"), headers).expect("an authority");
-        self.options.authenticator.front_proxy = Some(Arc::new(proxy));
         self
     }
 

@@ -1,6 +1,7 @@
 //! Every command, flag and help text.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -365,6 +366,9 @@ pub struct ControllersArgs {
     /// What namespaces are told of who signs the server's certificate, in PEM [default: what its kubeconfig trusts]
     #[arg(long, value_name = "FILE")]
     pub root_ca_file: Option<PathBuf>,
+    /// Where /metrics is served, over plain HTTP, such as 127.0.0.1:8080; port 0 takes a free one [default: nowhere]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "MICA_METRICS_BIND_ADDRESS")]
+    pub metrics_bind_address: Option<SocketAddr>,
     /// error, warn, info, debug, trace, or a filter [default: info]
     #[arg(long, value_name = "LEVEL", env = "MICA_LOG")]
     pub log: Option<String>,

@@ -11,6 +11,7 @@ mod definitions;
 mod dropin;
 mod exit;
 mod limits;
+mod metric;
 mod new;
 mod operator;
 mod output;

@@ -14,6 +14,7 @@ pub mod plan;
 mod provision;
 mod reconcile;
 mod remove;
+mod role;
 mod settings;
 mod upgrade;
 mod wake;
@@ -41,6 +42,7 @@ use crate::select::Name;
 pub(crate) use addon::Directory;
 use addon::Library;
 pub use home::{Home, PLANE_API_VERSION};
+pub use role::{OPERATOR, operator_roles};
 pub use settings::{LIFETIME, SHORTEST_LIFETIME, Settings, Whereabouts};
 
 /// ControlPlanes that are worked on at once. All are of one management plane, so this is also how many of that.
@@ -71,6 +73,8 @@ struct Waker {
 
 impl ControlPlanes {
     pub fn new(api: Api, settings: Settings) -> Self {
+        let counting = api.clone();
+        settings.census.while_it_is(move || counting.is_in_turn());
         Self {
             catalog: Catalog::new(settings.home.api.clone()),
             library: Library::new(api.clone(), settings.addons.clone().map(Directory::open)),
@@ -154,6 +158,9 @@ impl Controller for ControlPlanes {
         }
         let name = object.meta.name.as_str();
         if object.is(GROUP, CONTROL_PLANES) {
+            if matches!(notice.seen, Seen::Gone(_)) {
+                self.settings.census.forget(name);
+            }
             self.waker.wake_for(name, object, notice.priority);
         } else if object.is(GROUP, CLASSES) {
             self.waker.wake_namers(CLASSES, name, notice.priority);

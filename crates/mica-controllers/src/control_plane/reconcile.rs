@@ -23,8 +23,10 @@ pub const MANAGER: &str = "control-plane-controller";
 impl ControlPlanes {
     pub(super) async fn reconcile(&self, name: &str) -> Result<Outcome, Refusal> {
         let Some(mut at) = Box::pin(self.observe(name)).await? else {
+            self.settings.census.forget(name);
             return Ok(Outcome::Done);
         };
+        self.settings.census.saw(name, &at.object["status"]);
         if at.is_deleting() {
             return Box::pin(self.remove(&at)).await;
         }
@@ -167,9 +169,11 @@ impl ControlPlanes {
         let (patch, told) = status::plan(at, report, &now);
         if let Some(patch) = patch {
             let path = format!("{}/status", path(at));
-            if self.api.merge(&path, &patch).await.or_absent()?.is_none() {
+            let Some(written) = self.api.merge(&path, &patch).await.or_absent()? else {
                 return Ok(());
-            }
+            };
+            let (before, after) = (&at.object["status"], &written["status"]);
+            self.settings.census.wrote(at.name(), before, after);
         }
         let tell = told
             .iter()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Home;
+use crate::census::Census;
 use crate::dedicated::Provider;
 use crate::migration::DRAIN;
 use crate::turn::Turn;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Where the server is, seen from the objects.
     pub server: Whereabouts,
+    /// What is counted.
+    pub census: Census,
 }
 
 /// Whether ControlPlanes are objects of the server that their planes are made on.
@@ -50,6 +53,7 @@ impl Settings {
             lifetime: LIFETIME,
             drain: DRAIN,
             server: Whereabouts::Here,
+            census: Census::default(),
         }
     }
 

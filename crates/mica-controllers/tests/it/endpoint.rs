@@ -236,7 +236,7 @@ async fn templates_of_a_class_give_hosts_and_names_of_the_server_are_refused() {
 }
 
 /// A definition of routes that takes anything.
-async fn define_routes(root: &Place) {
+pub async fn define_routes(root: &Place) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

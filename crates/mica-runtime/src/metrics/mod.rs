@@ -7,6 +7,8 @@ mod collect;
 mod controller;
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
@@ -16,11 +18,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
 
 pub use controller::{ControllerMetrics, ReconcileResult, Reconciling};
 pub use prometheus_client;
 
 use crate::request::ClusterName;
+use crate::serve::{Answer, Endpoint, Routes};
 use controller::ControllerFamilies;
 
 /// The content type of [`Metrics::text`].
@@ -135,6 +139,25 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.0.registry.read()).expect("writing to a string does not fail");
         text
+    }
+
+    /// Serves `/metrics` at an address, where a process has no manager that does; port 0 is any that is free. The address, and
+    /// the server, which answers until it is stopped.
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        stop: CancellationToken,
+    ) -> io::Result<(SocketAddr, impl Future<Output = ()> + Send + use<>)> {
+        let endpoint = Endpoint::bind(address)?;
+        let (address, metrics) = (endpoint.address(), self.clone());
+        let routes: Arc<Routes> =
+            Arc::new(move |path, _query| (path == "/metrics").then(|| Answer::ok(CONTENT_TYPE, metrics.text())));
+        let serving = async move {
+            if let Err(err) = endpoint.serve(routes, stop).await {
+                tracing::error!(error = &err as &dyn std::error::Error, "metrics are not served");
+            }
+        };
+        Ok((address, serving))
     }
 
     /// The numbers of one controller. The same name gives the same numbers.

@@ -1,5 +1,6 @@
 //! `mica run controllers`: the controllers of any number of servers, over their APIs.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,12 +12,13 @@ use mica_controllers::control_plane::Home;
 use mica_controllers::{Api, Options};
 use mica_runtime::ownership::{All, Leader, Ownership, Standby, Timing};
 use mica_runtime::provider::Registrations;
-use mica_runtime::{Access, Fleet};
+use mica_runtime::{Access, Fleet, Metrics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cli::{ControllersArgs, LeaderArgs};
 use crate::exit::Usage;
+use crate::metric::Counted;
 use crate::operator::{OperatorFile, OperatorSettings};
 use crate::up::signal::Signals;
 use crate::{config, output, trace};
@@ -45,21 +47,30 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for file in &arguments.kubeconfig {
         let config = load(file).await?;
+        let control_planes = match &shared {
+            Some(home) => operator.on(home.clone(), None, &tasks, &stop).elsewhere(),
+            None => operator.on(home(config.clone())?, None, &tasks, &stop),
+        };
         let options = Options {
             controllers: chosen.clone(),
             root_ca: root_ca.clone().or_else(|| pem(&config)),
-            control_planes: Some(match &shared {
-                Some(home) => operator.on(home.clone(), None, &tasks, &stop).elsewhere(),
-                None => operator.on(home(config.clone())?, None, &tasks, &stop),
-            }),
+            control_planes: Some(control_planes),
         };
         servers.push((config, options));
+    }
+    let metrics = Metrics::new();
+    let settings = servers.iter().filter_map(|(_, options)| options.control_planes.as_ref());
+    let counted = Counted::new(settings.map(|settings| settings.census.clone()));
+    metrics.register(|registry| registry.register_collector(Box::new(counted)));
+    if let Some(address) = arguments.metrics_bind_address {
+        listen(address, &metrics, &tasks, &stop)?;
     }
     let mut signals = Signals::listen()?;
     for (config, options) in servers {
         let url = config.cluster_url.to_string();
         let client = kube::Client::try_from(config.clone()).with_context(|| format!("reaching {url}"))?;
         let ownership = ownership(client.clone(), &arguments, timing);
+        ownership.report_to(&metrics);
         // What a server trusts says nothing about others, and control planes are the affair of the servers that follow them.
         let others = Options {
             root_ca: root_ca.clone(),
@@ -93,6 +104,15 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
     tasks.close();
     tasks.wait().await;
     tracing.flush().await;
+    Ok(())
+}
+
+/// Serves what is counted, and says where.
+fn listen(address: SocketAddr, metrics: &Metrics, tasks: &TaskTracker, stop: &CancellationToken) -> Result<(), Usage> {
+    let bad = |error: std::io::Error| Usage(format!("metrics-bind-address: {address}: {error}"));
+    let (address, serving) = metrics.listen(address, stop.clone()).map_err(bad)?;
+    tasks.spawn(serving);
+    let _ = output::print(&format!("Metrics are at http://{address}/metrics\n"));
     Ok(())
 }
 

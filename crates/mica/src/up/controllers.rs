@@ -4,23 +4,33 @@
 
 use std::sync::Arc;
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use mica_controllers::control_plane::Home;
 use mica_controllers::{Api, Options, Selection};
 use mica_runtime::ownership::{All, Leader, Ownership, Standby};
 use mica_server::http::{InProcess, Service};
+use mica_server::metrics::Registry;
 use mica_server::pki::Authority;
 use sha2::{Digest as _, Sha256};
 
 use super::running::Running;
 use crate::config::{Settings, StoreAddress};
+use crate::metric::Counted;
 
 /// Where the lease is by which servers take turns, and what it is called. Processes of controllers have one of their own.
 const NAMESPACE: &str = "kube-system";
 const LEASE: &str = "mica-server-controllers";
 
 /// Starts the controllers that the settings choose. They are somebody to the server: what they may do is a role of root.
-pub async fn start(settings: &Settings, running: &Running, authority: &Authority, url: &str) -> anyhow::Result<()> {
+pub async fn start(
+    settings: &Settings,
+    running: &Running,
+    metrics: &Registry,
+    authority: &Authority,
+    url: &str,
+) -> anyhow::Result<()> {
     let admitted = running.server().admit_controllers().await;
     admitted.map_err(|error| anyhow!("letting controllers in: {error}"))?;
     let client = client(running.inside.clone());
@@ -34,6 +44,7 @@ pub async fn start(settings: &Settings, running: &Running, authority: &Authority
         StoreAddress::Embedded => None,
     };
     let control_planes = settings.operator.on(home, reserved, &running.tasks, &running.drain);
+    metrics.register(Arc::new(Counted::new([control_planes.census.clone()])));
     let options = Options {
         controllers: settings.controllers.clone(),
         root_ca: Some(authority.certificate_pem().to_owned()),

@@ -79,7 +79,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         tcp,
         store,
         server,
-        metrics: registry,
+        metrics: registry.clone(),
         certificates: certificates.clone(),
         roots,
         listen: ListenOptions {
@@ -94,7 +94,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     running
         .tasks
         .spawn(pki.renewal(certificates).run(running.drain.clone()));
-    controllers::start(settings, &running, &authority, &url).await?;
+    controllers::start(settings, &running, &registry, &authority, &url).await?;
     announce(&running, &url, &kubeconfig).await?;
     Ok(running)
 }

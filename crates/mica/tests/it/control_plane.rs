@@ -103,7 +103,9 @@ fn definitions_and_the_role_of_the_operator_are_printed_to_be_applied() {
     let (code, out, error) = run(home.path(), &["definitions", "control-plane-roles"]);
     assert_eq!(code, 0, "{error}");
     assert!(
-        out.contains("kind: ClusterRole\n") && out.contains("name: mica-control-plane-operator"),
+        out.contains("kind: ClusterRole\n")
+            && out.contains("kind: Role\n")
+            && out.matches("name: mica-control-plane-operator").count() == 2,
         "{out}"
     );
 }

@@ -38,7 +38,6 @@ pub const PLANE: &str = "/apis/mica.dev/v1alpha1/planes/p";
 pub struct Own {
     server: AsyncMutex<Option<TestServer>>,
     authority: Arc<Authority>,
-    shared: Arc<Authority>,
     changes: broadcast::Sender<String>,
     /// Whether its digests are wrong.
     pub tampers: Arc<AtomicBool>,
@@ -58,9 +57,7 @@ impl Own {
     }
 
     fn builder(&self) -> mica_testkit::Builder {
-        TestServer::builder()
-            .authority(self.authority.clone())
-            .passed_on_by(&self.shared)
+        TestServer::builder().authority(self.authority.clone())
     }
 
     pub async fn home(&self) -> Option<Home> {
@@ -162,17 +159,10 @@ pub struct World {
 
 impl World {
     pub async fn start() -> Self {
-        let authority = || Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap());
-        let (ours, theirs) = (authority(), authority());
-        let shared = TestServer::builder()
-            .authority(ours.clone())
-            .passed_on_by(&theirs)
-            .start()
-            .await;
+        let shared = TestServer::start().await;
         let own = Arc::new(Own {
             server: AsyncMutex::default(),
-            authority: theirs,
-            shared: ours,
+            authority: Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap()),
             changes: broadcast::Sender::new(16),
             tampers: Arc::default(),
             silent: AtomicBool::default(),

@@ -8,13 +8,13 @@ use mica_api::control_plane::{DRAIN_ANNOTATION, DeletionPolicy, KUBECONFIG};
 use mica_controllers::control_plane::Settings;
 use mica_controllers::dedicated::{Provider, Provisioned, Refused, Retired, Wanted};
 use mica_server::pki::Authority;
-use mica_server::start::Tenancy;
 use mica_testkit::TestServer;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, broadcast};
 
 use super::{
-    CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, until_ready, until_says,
+    CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, server, until_ready,
+    until_says,
 };
 use crate::world;
 
@@ -24,7 +24,6 @@ pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub struct Own {
     server: Mutex<Option<TestServer>>,
     authority: Arc<Authority>,
-    shared: Arc<Authority>,
     changes: broadcast::Sender<String>,
 }
 
@@ -44,7 +43,7 @@ impl Provider for Own {
         let mut server = self.server.lock().await;
         if server.is_none() {
             let builder = TestServer::builder().authority(self.authority.clone());
-            let started = builder.passed_on_by(&self.shared).start().await;
+            let started = builder.start().await;
             started.server().admit_controllers().await.unwrap();
             *server = Some(started);
             let _ = self.changes.send(wanted.name.clone());
@@ -80,18 +79,10 @@ impl Provider for Own {
 
 /// A server with an operator, which may run one more.
 pub async fn two() -> (World, Place, Arc<Own>) {
-    let authority = || Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap());
-    let (ours, theirs) = (authority(), authority());
-    let server = TestServer::builder()
-        .tenancy(Tenancy::Served)
-        .authority(ours.clone())
-        .passed_on_by(&theirs)
-        .start()
-        .await;
+    let server = server().await;
     let own = Arc::new(Own {
         server: Mutex::default(),
-        authority: theirs,
-        shared: ours,
+        authority: Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap()),
         changes: broadcast::Sender::new(16),
     });
     let settings = Settings {

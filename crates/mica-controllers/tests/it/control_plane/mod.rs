@@ -8,6 +8,7 @@ mod credential;
 mod endpoint;
 mod life;
 mod migration;
+mod role;
 mod trouble;
 
 use base64::Engine as _;
