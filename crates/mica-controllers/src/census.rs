@@ -215,7 +215,10 @@ mod tests {
         census.saw("b", &Value::Null);
         // One that moved before anybody counted.
         census.wrote("c", &moved, &moved);
-        assert_eq!(shown(&census), ["mica_control_planes Provisioning 1", "mica_control_planes Ready 2"]);
+        assert_eq!(
+            shown(&census),
+            ["mica_control_planes Provisioning 1", "mica_control_planes Ready 2"]
+        );
         census.wrote("a", &ready, &moving("Provisioning"));
         census.wrote("a", &moving("Provisioning"), &moving("Copying"));
         census.wrote("b", &Value::Null, &json!({"phase": "Failed"}));

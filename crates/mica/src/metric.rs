@@ -41,7 +41,11 @@ impl Collect for Counted {
             };
             text.family(&name, family.help, kind);
             for sample in &family.samples {
-                let labels: Vec<(&str, &str)> = sample.labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let labels: Vec<(&str, &str)> = sample
+                    .labels
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str()))
+                    .collect();
                 text.sample(&name, &labels, sample.value as f64);
             }
         }
@@ -89,7 +93,9 @@ mod tests {
         let registry = Registry::new();
         registry.register(Arc::new(Counted::new([Census::default(), Census::default()])));
         let metrics = Metrics::new();
-        metrics.register(|registry| registry.register_collector(Box::new(Counted::new([Census::default(), Census::default()]))));
+        metrics.register(|registry| {
+            registry.register_collector(Box::new(Counted::new([Census::default(), Census::default()])))
+        });
         for text in [registry.encode(), metrics.text()] {
             for line in [
                 "mica_control_planes{phase=\"Ready\"} 0",

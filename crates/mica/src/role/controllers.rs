@@ -59,7 +59,9 @@ pub async fn run(arguments: ControllersArgs) -> anyhow::Result<()> {
         servers.push((config, options));
     }
     let metrics = Metrics::new();
-    let settings = servers.iter().filter_map(|(_, options)| options.control_planes.as_ref());
+    let settings = servers
+        .iter()
+        .filter_map(|(_, options)| options.control_planes.as_ref());
     let counted = Counted::new(settings.map(|settings| settings.census.clone()));
     metrics.register(|registry| registry.register_collector(Box::new(counted)));
     if let Some(address) = arguments.metrics_bind_address {

@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use std::sync::Arc;
-
 use anyhow::anyhow;
 use mica_controllers::control_plane::Home;
 use mica_controllers::{Api, Options, Selection};

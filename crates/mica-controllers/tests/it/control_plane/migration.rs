@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use mica_api::control_plane::{DRAIN_ANNOTATION, DeletionPolicy, KUBECONFIG};
+use mica_api::control_plane::{DRAIN_ANNOTATION, DeletionPolicy, KUBECONFIG, Mode};
+use mica_controllers::census::Census;
 use mica_controllers::control_plane::Settings;
 use mica_controllers::dedicated::{Provider, Provisioned, Refused, Retired, Wanted};
 use mica_server::pki::Authority;
@@ -12,9 +13,9 @@ use mica_testkit::TestServer;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, broadcast};
 
+use super::census::migrations;
 use super::{
-    CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, server, until_ready,
-    until_says,
+    CONTROL_PLANES, Place, World, ask, client, control_plane, kubeconfig, secret_path, server, until_ready, until_says,
 };
 use crate::world;
 
@@ -24,6 +25,7 @@ pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub struct Own {
     server: Mutex<Option<TestServer>>,
     authority: Arc<Authority>,
+    census: Census,
     changes: broadcast::Sender<String>,
 }
 
@@ -83,9 +85,11 @@ pub async fn two() -> (World, Place, Arc<Own>) {
     let own = Arc::new(Own {
         server: Mutex::default(),
         authority: Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap()),
+        census: Census::default(),
         changes: broadcast::Sender::new(16),
     });
     let settings = Settings {
+        census: own.census.clone(),
         providers: vec![own.clone()],
         drain: Duration::ZERO,
         ..Settings::new(world::home(&server))
@@ -182,6 +186,11 @@ async fn a_control_plane_moves_with_its_data_addresses_and_credentials_and_comes
     let home = admin(&root, "a").await;
     ask(&home, "GET", &format!("{MAPS}/two"), Value::Null).await.unwrap();
     map(&home, "three").await.unwrap();
+    for to in [Mode::Dedicated, Mode::Virtual] {
+        // They are counted when they are written down.
+        root.until(CONTROL_PLANES, "counted", |_| migrations(&own.census, to) == [1, 1, 0])
+            .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

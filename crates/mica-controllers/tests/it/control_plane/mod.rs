@@ -1,6 +1,7 @@
 //! Control planes from their creation to their end, through the API alone.
 
 mod addon;
+mod census;
 mod class;
 mod consumer;
 mod cost;

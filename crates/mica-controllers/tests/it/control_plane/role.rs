@@ -27,9 +27,7 @@ type Refused = Arc<Mutex<Vec<String>>>;
 
 /// The cluster as the operator meets it: somebody else's, where it is only what its roles say. What it is refused is noted.
 async fn foreign(server: &TestServer, refused: &Refused) -> Client {
-    let inside = server
-        .client_for(&server.url(), &server.user("operator", None))
-        .await;
+    let inside = server.client_for(&server.url(), &server.user("operator", None)).await;
     let refused = refused.clone();
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (inside, refused) = (inside.clone(), refused.clone());
@@ -132,9 +130,11 @@ async fn nothing_is_refused_to_an_operator_with_its_documented_roles_on_a_foreig
     let tool = "/clusters/a/control-plane/api/v1/namespaces/kube-public/configmaps/tool";
     assert!(shared.root().get(tool).await.is_some());
     let is = |condition: &'static str| move |found: Option<&Value>| says(found, condition, "True", condition, "");
-    root.until(&format!("{CLASSES}/plain"), "accepted", is("Accepted")).await;
+    root.until(&format!("{CLASSES}/plain"), "accepted", is("Accepted"))
+        .await;
     root.until(&format!("{ENDPOINTS}/a"), "routed", is("Routed")).await;
-    root.until(&format!("{ENDPOINTS}/b-endpoint"), "routed", is("Routed")).await;
+    root.until(&format!("{ENDPOINTS}/b-endpoint"), "routed", is("Routed"))
+        .await;
     let resolved = |found: Option<&Value>| says(found, "Ready", "True", "Resolved", "");
     root.until(&format!("{REGISTRATIONS}/a"), "ready", resolved).await;
     until_told(&root, "ControlPlane", "a", &[("Normal", "Ready", "")]).await;
@@ -144,8 +144,11 @@ async fn nothing_is_refused_to_an_operator_with_its_documented_roles_on_a_foreig
     let route = "/apis/gateway.networking.k8s.io/v1/namespaces/servers/httproutes/b-route";
     root.patch(route, json!({"spec": {"hostnames": ["stolen.example"]}}))
         .await;
-    root.patch(&format!("{ENDPOINTS}/b-endpoint"), json!({"spec": {"externalEndpoint": "https://x"}}))
-        .await;
+    root.patch(
+        &format!("{ENDPOINTS}/b-endpoint"),
+        json!({"spec": {"externalEndpoint": "https://x"}}),
+    )
+    .await;
     root.delete(&secret_path("a")).await;
     root.until(&secret_path("a"), "there again", |found| found.is_some())
         .await;

@@ -1,11 +1,16 @@
 //! What operators of control planes are told when they start.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use super::super::process::Up;
-use super::{client, send, until};
+use super::super::process::{Up, mica};
+use super::{KUBECONFIG, PATIENCE, client, send, until};
 
 const GROUP: &str = "/apis/controlplane.kplane.dev/v1alpha1";
 
@@ -61,4 +66,71 @@ async fn a_server_is_told_of_addons_and_how_long_credentials_of_control_planes_a
     std::fs::write(addons.join("tools.yaml"), bundle("two")).unwrap();
     until(&client, &format!("{maps}/two"), Result::is_ok).await;
     until(&client, &format!("{maps}/one"), |found| *found == Err(404)).await;
+}
+
+/// What a process of controllers counts.
+fn counted_at(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_control_planes_stand_is_counted_by_a_server_and_by_an_operator_alone() {
+    const READY: &str = "mica_control_planes{phase=\"Ready\"} 1";
+    let home = tempfile::tempdir().unwrap();
+    let server = Up::start(home.path(), &[]);
+    let root = client(home.path()).await;
+    let object = json!({"apiVersion": "controlplane.kplane.dev/v1alpha1", "kind": "ControlPlane",
+        "metadata": {"name": "shop"}, "spec": {}});
+    send(&root, "POST", &format!("{GROUP}/controlplanes"), &object)
+        .await
+        .unwrap();
+    let counted = async {
+        loop {
+            let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+            if root
+                .request_text(request)
+                .await
+                .unwrap()
+                .lines()
+                .any(|line| line == READY)
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    server.signal("-TERM");
+    server.wait();
+
+    let _server = Up::start(home.path(), &["--controllers=-*"]);
+    let mut command = mica(home.path());
+    command.args(["run", "controllers", "--kubeconfig", KUBECONFIG, "--log", "warn"]);
+    command
+        .args(["--metrics-bind-address", "127.0.0.1:0"])
+        .stdout(Stdio::piped());
+    let mut operator = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(operator.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line.trim().strip_prefix("Metrics are at http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap().to_owned();
+    let counted = async {
+        while !counted_at(&address).lines().any(|line| line == READY) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let counted = tokio::time::timeout(PATIENCE, counted).await;
+    let text = counted_at(&address);
+    let _ = operator.kill();
+    let _ = operator.wait();
+    assert!(counted.is_ok(), "{text}");
+    assert!(text.contains("leader_election_master_status"), "{text}");
 }
