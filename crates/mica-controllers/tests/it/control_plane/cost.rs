@@ -3,6 +3,7 @@
 use mica_controllers::{Api, control_plane::Home};
 
 use super::*;
+use crate::registration::says;
 use crate::world::Asked;
 
 /// Control planes beside the one that changes.
@@ -58,4 +59,94 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
         }
     }
     panic!("{} requests for one change: {last:?}", last.len());
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_told_and_not_tried_again_until_something_changes() {
+    let server = server().await;
+    let asked = Asked::default();
+    let client = asked.count(world::inside(&server));
+    let settings = Settings::new(Home {
+        api: Api::new(client.clone()),
+        ..world::home(&server)
+    });
+    let world = World::with_client(server, client, &["control-plane"], settings).await;
+    let root = world.root();
+    let class = json!({"modesAllowed": ["Dedicated"]});
+    make(&root, CLASSES, "ControlPlaneClass", "dedicated", class).await;
+    let class = json!({"addons": ["unknown"]});
+    make(&root, CLASSES, "ControlPlaneClass", "addons", class).await;
+    let host = json!({"endpoint": "https://shop.cp.example"});
+    for name in ["first", "second"] {
+        make(&root, ENDPOINTS, "ControlPlaneEndpoint", name, host.clone()).await;
+    }
+    make(
+        &root,
+        ENDPOINTS,
+        "ControlPlaneEndpoint",
+        "bad",
+        json!({"endpoint": "shop"}),
+    )
+    .await;
+    let named = |name: &str| json!({"endpointRef": {"name": name}});
+    control_plane(&root, "first", named("first")).await;
+    until_ready(&root, "first").await;
+    for (name, spec, condition, reason) in [
+        (
+            "class",
+            json!({"classRef": {"name": "none"}}),
+            "ClassResolved",
+            "ClassNotFound",
+        ),
+        (
+            "mode",
+            json!({"classRef": {"name": "dedicated"}}),
+            "ClassResolved",
+            "ModeNotAllowed",
+        ),
+        (
+            "server",
+            json!({"mode": "Dedicated"}),
+            "Provisioned",
+            "ModeNotSupported",
+        ),
+        (
+            "path",
+            json!({"virtual": {"clusterPath": "first"}}),
+            "Provisioned",
+            "ClusterPathTaken",
+        ),
+        ("edge-path", json!({}), "Provisioned", "InvalidClusterPath"),
+        ("endpoint", named("none"), "EndpointReady", "EndpointNotFound"),
+        ("url", named("bad"), "EndpointReady", "InvalidEndpoint"),
+        (
+            "addon",
+            json!({"classRef": {"name": "addons"}}),
+            "AddonsApplied",
+            "AddonNotFound",
+        ),
+    ] {
+        control_plane(&root, name, spec).await;
+        until_says(&root, name, condition, "False", reason).await;
+    }
+    control_plane(&root, "second", named("second")).await;
+    root.until(&format!("{ENDPOINTS}/second"), "refused", |found| {
+        says(found, "Routed", "False", "HostTaken", "")
+    })
+    .await;
+    let registration = json!({"controlPlaneRef": {"name": "none"}, "services": ["controllers"]});
+    make(&root, REGISTRATIONS, "ControlPlaneRegistration", "lost", registration).await;
+    root.until(&format!("{REGISTRATIONS}/lost"), "told", |found| {
+        says(found, "Ready", "False", "ControlPlaneNotFound", "")
+    })
+    .await;
+    until_quiet(&asked).await;
+    // One change costs what it costs, and then it is quiet again.
+    let before = asked.len();
+    let patch = json!({"spec": {"deletionPolicy": "Destroy"}});
+    root.patch(&format!("{CONTROL_PLANES}/class"), patch).await;
+    until_says(&root, "class", "ClassResolved", "False", "ClassNotFound").await;
+    until_quiet(&asked).await;
+    let asked = asked.since(before);
+    assert!(asked.len() <= MOST, "{asked:?}");
 }

@@ -30,7 +30,7 @@ pub struct Own {
 }
 
 impl Own {
-    async fn runs(&self) -> bool {
+    pub async fn runs(&self) -> bool {
         self.server.lock().await.is_some()
     }
 }

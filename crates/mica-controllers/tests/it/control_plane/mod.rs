@@ -7,6 +7,7 @@ mod consumer;
 mod cost;
 mod credential;
 mod endpoint;
+mod follower;
 mod life;
 mod migration;
 mod role;

@@ -48,24 +48,25 @@ async fn foreign(server: &TestServer, refused: &Refused) -> Client {
     Client::new(service, "default")
 }
 
-/// The definitions and the roles, as they are printed, and who has the roles.
-async fn install(root: &Place) {
-    for definition in definitions() {
-        root.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-            .await;
-    }
-    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-    let operator = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}]);
-    for role in operator_roles() {
-        let kind = role["kind"].as_str().unwrap().to_owned();
-        let at = match role["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("{RBAC}/namespaces/{namespace}/role"),
-            None => format!("{RBAC}/clusterrole"),
-        };
-        root.create(&format!("{at}s"), role).await;
-        let binding = json!({"metadata": {"name": OPERATOR}, "subjects": operator,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": OPERATOR}});
-        root.create(&format!("{at}bindings"), binding).await;
+/// The definitions and the roles, as they are printed and applied, and who has the roles.
+async fn install(cluster: &World, root: &Place) {
+    let kubectl = cluster.server.kubectl();
+    let printed = definitions().into_iter().chain(operator_roles());
+    let printed: Vec<String> = printed.map(|one| mica_machinery::yaml::from_json(&one)).collect();
+    let applied = kubectl.apply(&printed.join("---\n")).await;
+    assert_eq!(applied.matches(" created").count(), 6, "{applied}");
+    for kind in ["clusterrole", "role"] {
+        let (binding, role) = (format!("{kind}binding"), format!("--{kind}={OPERATOR}"));
+        let arguments = [
+            "-n",
+            "kube-system",
+            "create",
+            &binding,
+            OPERATOR,
+            &role,
+            "--user=operator",
+        ];
+        kubectl.run(&arguments).await.good();
     }
     for served in [CONTROL_PLANES, CLASSES, ENDPOINTS, REGISTRATIONS] {
         root.until(served, "served", |found| found.is_some()).await;
@@ -76,13 +77,7 @@ async fn install(root: &Place) {
 fn operate(client: &Client, settings: Settings) -> DropGuard {
     let stop = CancellationToken::new();
     let options = Options {
-        controllers: Selection::parse(&[
-            "control-plane",
-            "control-plane-class",
-            "control-plane-endpoint",
-            "control-plane-registration",
-        ])
-        .unwrap(),
+        controllers: Selection::parse(&["control-plane"]).unwrap(),
         control_planes: Some(settings.elsewhere()),
         ..Options::default()
     };
@@ -100,7 +95,7 @@ async fn nothing_is_refused_to_an_operator_with_its_documented_roles_on_a_foreig
     // It has controllers of its own, as clusters do, and none of ours.
     let cluster = World::with(TestServer::start().await, &["namespace", "garbagecollector"]).await;
     let root = cluster.root();
-    install(&root).await;
+    install(&cluster, &root).await;
     define_routes(&root).await;
     let refused = Refused::default();
     let client = foreign(&cluster.server, &refused).await;
