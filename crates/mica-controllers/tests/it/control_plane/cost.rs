@@ -140,13 +140,13 @@ async fn what_cannot_be_done_is_told_and_not_tried_again_until_something_changes
         says(found, "Ready", "False", "ControlPlaneNotFound", "")
     })
     .await;
-    until_quiet(&asked).await;
+    asked.until_quiet().await;
     // One change costs what it costs, and then it is quiet again.
     let before = asked.len();
     let patch = json!({"spec": {"deletionPolicy": "Destroy"}});
     root.patch(&format!("{CONTROL_PLANES}/class"), patch).await;
     until_says(&root, "class", "ClassResolved", "False", "ClassNotFound").await;
-    until_quiet(&asked).await;
+    asked.until_quiet().await;
     let asked = asked.since(before);
     assert!(asked.len() <= MOST, "{asked:?}");
 }
