@@ -226,6 +226,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (name.to_string(), value.to_string()))
                 .collect(),
+            adopts: None,
         }
     }
 

@@ -7,7 +7,6 @@ mod consumer;
 mod cost;
 mod credential;
 mod endpoint;
-mod follower;
 mod life;
 mod migration;
 mod role;
