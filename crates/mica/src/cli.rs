@@ -43,7 +43,7 @@ pub enum Command {
     /// Start a server
     Up(Box<UpArgs>),
     /// Run one part of the platform by itself, against servers elsewhere
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List, create, delete, copy and enter control planes
     Plane(PlaneArgs),
     /// List, create, describe, delete and enter organizations

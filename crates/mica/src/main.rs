@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             NewCommand::Controller { name, directory, mica } => new::controller(&name, directory, mica),
         },
         Command::Up(arguments) => up::run(arguments),
-        Command::Run(arguments) => role::run(arguments),
+        Command::Run(arguments) => role::run(*arguments),
         Command::Plane(arguments) => client::block_on(plane::run(arguments)),
         Command::Org(arguments) => client::block_on(tenant::organizations(arguments)),
         Command::Project(arguments) => client::block_on(tenant::projects(arguments)),

@@ -94,7 +94,7 @@ mod tests {
         registry.register(Arc::new(Counted::new([Census::default(), Census::default()])));
         let metrics = Metrics::new();
         metrics.register(|registry| {
-            registry.register_collector(Box::new(Counted::new([Census::default(), Census::default()])))
+            registry.register_collector(Box::new(Counted::new([Census::default(), Census::default()])));
         });
         for text in [registry.encode(), metrics.text()] {
             for line in [

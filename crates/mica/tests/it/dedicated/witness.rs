@@ -222,8 +222,7 @@ impl Watcher {
         if let Err(error) = self.task.await {
             assert!(error.is_cancelled(), "{error}");
         }
-        let count = self.seen.borrow().len();
-        count
+        self.seen.borrow().len()
     }
 }
 
