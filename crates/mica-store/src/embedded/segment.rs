@@ -143,12 +143,22 @@ impl Loader<'_> {
             rest = later;
             let mut chunk = vec![0; usize::try_from(end - start).expect("a chunk is in memory")];
             self.read(segment, start, &mut chunk)?;
-            memory += chunk.len();
             let chunk = Bytes::from(chunk);
+            let place = |index: &usize| {
+                let position = wanted[*index].1.position;
+                let from = (u64::from(position.offset) - start) as usize;
+                from..from + position.length as usize
+            };
+            let wanted_bytes: usize = together.iter().map(|index| place(index).len()).sum();
+            // What lies between them would be held as long as they are.
+            let is_sparse = chunk.len() > 2 * wanted_bytes;
+            memory += if is_sparse { wanted_bytes } else { chunk.len() };
             for index in together {
                 let (key, entry) = &wanted[*index];
-                let from = (u64::from(entry.position.offset) - start) as usize;
-                let record = chunk.slice(from..from + entry.position.length as usize);
+                let record = match is_sparse {
+                    true => Bytes::copy_from_slice(&chunk[place(index)]),
+                    false => chunk.slice(place(index)),
+                };
                 let value_start = self.verify(&record, key, entry)?;
                 values[*index] = record.slice(value_start..);
             }
