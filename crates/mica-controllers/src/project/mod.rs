@@ -97,10 +97,12 @@ impl Projects {
             }
             if self.apply(&mut observed, steps).await? == Applied::InPart {
                 let conflict = observed.conflict.take();
-                observed = match self.observe(name).await? {
-                    None => return Ok(Outcome::Done),
-                    Some(now) => plan::Observed { conflict, ..now },
+                let Some(now) = self.observe(name).await? else {
+                    return Ok(Outcome::Done);
                 };
+                // Who has its address is nobody else if the plane is there now.
+                let conflict = conflict.filter(|_| now.plane.is_none());
+                observed = plan::Observed { conflict, ..now };
             }
         }
         Ok(Outcome::Again(Duration::ZERO))
