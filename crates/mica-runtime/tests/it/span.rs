@@ -82,6 +82,9 @@ impl Reconciler for Logs {
 
 #[tokio::test]
 async fn every_reconcile_is_a_span_with_its_object_and_cluster() {
+    // With one subscriber alone, the thread that comes by a span first would answer for all threads whether anybody wants
+    // it, and other tests' threads have none.
+    let _another = tracing::Dispatch::new(Notes::default());
     let notes = Notes::default();
     let found = notes.found.clone();
     let _here = tracing::subscriber::set_default(notes);
