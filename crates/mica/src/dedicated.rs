@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
+use mica_controllers::Selection;
 use mica_controllers::dedicated::{Binary, EtcdOptions, Options, PORTS, Place, Process, Ranges, Versions};
 use mica_store::etcd::{EtcdConfig, range};
 use serde::Deserialize;
@@ -40,6 +41,16 @@ pub struct DedicatedArgs {
     /// A file of settings for all of them, as --config takes it
     #[arg(long, value_name = "FILE", env = "MICA_DEDICATED_CONFIG")]
     pub dedicated_config: Option<PathBuf>,
+    /// Which controllers run in them, as --controllers takes it, beside those of control planes: -* for none, if others run
+    /// them for what is registered [default: *]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MICA_DEDICATED_CONTROLLERS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    pub dedicated_controllers: Vec<String>,
     /// What becomes of them when this server ends [default: keep]
     #[arg(long, value_enum, env = "MICA_DEDICATED_ON_EXIT")]
     pub dedicated_on_exit: Option<OnExit>,
@@ -70,6 +81,7 @@ pub struct DedicatedFile {
     ports: Option<String>,
     etcd: Option<String>,
     config: Option<PathBuf>,
+    controllers: Vec<String>,
     on_exit: Option<OnExit>,
 }
 
@@ -116,6 +128,15 @@ impl DedicatedFile {
         }
         if let Some(file) = own.encryption {
             hand("--encryption-provider-config", file)?;
+        }
+        let controllers = match flags.dedicated_controllers.is_empty() {
+            true => self.controllers,
+            false => flags.dedicated_controllers,
+        };
+        if !controllers.is_empty() {
+            let mistake = |unknown| Usage(format!("dedicated.controllers: {unknown}"));
+            Selection::parse(&controllers).map_err(mistake)?;
+            arguments.push(format!("--controllers={}", controllers.join(",")).into());
         }
         let named = self.versions.into_iter();
         let named: Result<_, Usage> = named.map(|(version, path)| Ok((version, absolute(&path)?))).collect();
@@ -235,6 +256,7 @@ mod tests {
             listen: Some("::1".to_owned()),
             ports: Some("7000-7001".to_owned()),
             config: Some("/c.yaml".into()),
+            controllers: vec!["-resourcequota".to_owned()],
             ..DedicatedFile::default()
         };
         let made = settings(file(), DedicatedArgs::default()).unwrap();
@@ -247,16 +269,20 @@ mod tests {
             "/c.yaml",
             "--encryption-provider-config",
             "/keys.yaml",
+            "--controllers=-resourcequota",
         ];
         assert_eq!(made.options.arguments, handed);
         assert_eq!(made.on_exit, OnExit::Keep);
         let flags = DedicatedArgs {
             dedicated_dir: Some("/d".into()),
             dedicated_listen: Some("0.0.0.0".to_owned()),
+            dedicated_controllers: vec!["-*".to_owned(), "namespace".to_owned()],
             dedicated_on_exit: Some(OnExit::Stop),
             ..DedicatedArgs::default()
         };
         let made = settings(file(), flags).unwrap();
+        let chosen = made.options.arguments.last().and_then(|last| last.to_str());
+        assert_eq!(chosen, Some("--controllers=-*,namespace"));
         assert_eq!(
             (made.options.directory, made.options.listen),
             ("/d".into(), "0.0.0.0".to_owned())
@@ -274,6 +300,15 @@ mod tests {
             etcd: Some(text.to_owned()),
             ..DedicatedFile::default()
         };
+        let controllers = |text: &str| DedicatedFile {
+            controllers: vec![text.to_owned()],
+            ..DedicatedFile::default()
+        };
+        let said = settings(controllers("nodes"), DedicatedArgs::default()).unwrap_err();
+        assert!(
+            said.starts_with("dedicated.controllers: \"nodes\" is not in the list"),
+            "{said}"
+        );
         let alone = |flags: DedicatedArgs| flags.by_themselves("warn").map_err(|usage| usage.to_string());
         assert!(alone(DedicatedArgs::default()).unwrap().is_none());
         let flags = |dir: Option<&str>| DedicatedArgs {

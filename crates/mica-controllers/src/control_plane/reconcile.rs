@@ -27,6 +27,10 @@ impl ControlPlanes {
             return Ok(Outcome::Done);
         };
         self.settings.census.saw(name, &at.object["status"]);
+        if self.is_run_by_another(&at) {
+            tracing::info!(control_plane = name, "its server is run by another operator, which sees to it");
+            return Ok(Outcome::Done);
+        }
         if at.is_deleting() {
             return Box::pin(self.remove(&at)).await;
         }
@@ -46,6 +50,12 @@ impl ControlPlanes {
             None => Ok(Outcome::Done),
             Some(later) => Ok(Outcome::Again(later)),
         }
+    }
+
+    /// Whether a control plane has a server of its own that nobody here could have started. It is left as it is, its deletion
+    /// included: whoever took it for one without a server would leave that server and its data to nobody.
+    fn is_run_by_another(&self, at: &Observed) -> bool {
+        self.settings.providers.is_empty() && !at.status.version.is_empty()
     }
 
     /// Everything that a control plane needs, in order. When to look again, if by the clock.

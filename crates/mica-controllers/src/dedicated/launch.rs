@@ -41,7 +41,8 @@ pub fn arguments(options: &Options, paths: &Paths, port: u16, store: Option<&str
     }
     say("--log-file", paths.log().into());
     say("--drain-timeout", DRAIN.into());
-    // Organizations, projects and control planes are the shared server's.
+    // Organizations, projects and control planes are the shared server's. Further arguments may choose among the rest: the
+    // last word about all counts.
     say("--tenancy", "absent".into());
     say("--controllers", "*,-control-plane".into());
     all.extend(options.arguments.iter().cloned());

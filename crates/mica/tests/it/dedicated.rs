@@ -6,6 +6,7 @@ mod etcd;
 mod migration;
 mod operator;
 mod process;
+mod registered;
 mod shop;
 mod site;
 mod version;

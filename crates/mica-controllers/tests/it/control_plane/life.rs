@@ -280,3 +280,24 @@ async fn what_somebody_else_runs_is_left_to_them_until_they_let_go() {
     root.until_gone(&path).await;
     root.until_gone(&format!("{PLANES}/theirs")).await;
 }
+
+#[tokio::test]
+async fn an_operator_that_runs_no_servers_leaves_those_that_have_one_to_who_does() {
+    let (_world, root) = world().await;
+    control_plane(&root, "a", json!({"mode": "Dedicated"})).await;
+    until_says(&root, "a", "Ready", "False", "ModeNotSupported").await;
+    let path = format!("{CONTROL_PLANES}/a");
+    let runs = async |version: &str| {
+        let status = json!({"status": {"version": version}});
+        root.patch(&format!("{path}/status"), status).await;
+    };
+    // Another operator says what the server of its own runs.
+    runs("1.0").await;
+    root.delete(&path).await;
+    control_plane(&root, "b", json!({})).await;
+    until_ready(&root, "b").await;
+    let left = root.get(&path).await.unwrap();
+    assert_eq!(left["metadata"]["finalizers"], json!([mica_api::control_plane::FINALIZER]));
+    runs("").await;
+    root.until_gone(&path).await;
+}

@@ -54,6 +54,11 @@ impl Site {
         tokio::task::block_in_place(|| Up::run(command))
     }
 
+    /// Where the server was started.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
     pub async fn administrator(&self) -> kube::Client {
         let path = self.home.path().join(".mica/admin.kubeconfig");
         client(&std::fs::read_to_string(path).unwrap()).await.unwrap()
