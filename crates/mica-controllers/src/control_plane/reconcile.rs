@@ -28,7 +28,10 @@ impl ControlPlanes {
         };
         self.settings.census.saw(name, &at.object["status"]);
         if self.is_run_by_another(&at) {
-            tracing::info!(control_plane = name, "its server is run by another operator, which sees to it");
+            tracing::info!(
+                control_plane = name,
+                "its server is run by another operator, which sees to it"
+            );
             return Ok(Outcome::Done);
         }
         if at.is_deleting() {

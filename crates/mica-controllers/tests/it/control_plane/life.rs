@@ -297,7 +297,10 @@ async fn an_operator_that_runs_no_servers_leaves_those_that_have_one_to_who_does
     control_plane(&root, "b", json!({})).await;
     until_ready(&root, "b").await;
     let left = root.get(&path).await.unwrap();
-    assert_eq!(left["metadata"]["finalizers"], json!([mica_api::control_plane::FINALIZER]));
+    assert_eq!(
+        left["metadata"]["finalizers"],
+        json!([mica_api::control_plane::FINALIZER])
+    );
     runs("").await;
     root.until_gone(&path).await;
 }
