@@ -21,6 +21,8 @@ pub struct Meta {
     pub namespace: Option<CompactString>,
     pub uid: CompactString,
     pub resource_version: CompactString,
+    /// Another number when something else is asked for; kinds without a spec have none.
+    pub generation: i64,
     pub deletion_timestamp: Option<CompactString>,
     pub finalizers: Vec<CompactString>,
     pub owner_references: Vec<Owner>,
@@ -59,6 +61,8 @@ pub struct Marks {
     pub account_uid: Option<CompactString>,
     #[serde(rename = "controlplane.kplane.dev/control-plane")]
     pub control_plane: Option<CompactString>,
+    #[serde(rename = "controlplane.kplane.dev/adopt")]
+    pub adopt: Option<CompactString>,
 }
 
 /// An owner, as its dependent names it.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::ControlPlanes;
 use super::plan::endpoint::{self, Source};
-use super::plan::{Class, Observed};
+use super::plan::{Class, Novelty, Observed};
 use crate::api::{Absent as _, Refusal};
 use crate::place::{self, Place};
 
@@ -29,20 +29,28 @@ impl ControlPlanes {
         if at.is_anothers() {
             return Ok(None);
         }
-        let namespace = management_namespace(name);
-        let paths = [
-            place::object(&root, "v1", "namespaces", None, &namespace),
-            place::object(&root, "v1", "secrets", Some(&namespace), &kubeconfig_secret(name)),
-            place::object(&root, API_VERSION, REGISTRATIONS, None, name),
-        ];
-        let (class, namespace, secret, registration) = futures::try_join!(
-            self.class(&at),
-            self.read(&paths[0]),
-            self.read(&paths[1]),
-            self.read(&paths[2])
-        )?;
-        at.class = class;
-        (at.namespace, at.secret, at.registration) = (namespace, secret, registration);
+        at.novelty = at.novelty();
+        let registration = place::object(&root, API_VERSION, REGISTRATIONS, None, name);
+        match at.novelty {
+            Novelty::New => {
+                at.class = self.class(&at).await?;
+                // One in its way is somebody else's, and stays.
+                if !at.class_spec().services.is_empty() {
+                    at.registration = self.read(&registration).await?;
+                }
+            }
+            Novelty::Known => {
+                let namespace = management_namespace(name);
+                let secret = place::object(&root, "v1", "secrets", Some(&namespace), &kubeconfig_secret(name));
+                let namespace = place::object(&root, "v1", "namespaces", None, &namespace);
+                (at.class, at.namespace, at.secret, at.registration) = futures::try_join!(
+                    self.class(&at),
+                    self.read(&namespace),
+                    self.read(&secret),
+                    self.read(&registration)
+                )?;
+            }
+        }
         at.endpoint = match endpoint::source(&at) {
             Ok(Source::Reference(name) | Source::Gateway(name)) => {
                 let path = place::object(&root, API_VERSION, ENDPOINTS, None, &name);

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::plane::{self, Holder, Step};
 use super::plan::status::Report;
-use super::plan::{Observed, Problem, text};
+use super::plan::{Novelty, Observed, Problem, text};
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Refusal};
 use crate::dedicated::{DEFAULT_KIND, Wanted as Server};
@@ -30,6 +30,14 @@ pub struct Settled {
     pub plane: Option<Value>,
     /// When to look again, if it is on its way elsewhere.
     pub again: Option<Duration>,
+}
+
+/// When a plane was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Made {
+    /// In this look: there is nothing in it but what it was born with.
+    Now,
+    Before,
 }
 
 impl ControlPlanes {
@@ -48,7 +56,7 @@ impl ControlPlanes {
                 }
             },
             // Where nobody runs servers, all are where they belong.
-            Mode::Virtual if self.settings.providers.is_empty() => {
+            Mode::Virtual if self.settings.providers.is_empty() && at.novelty == Novelty::Known => {
                 let home = self.settings.home.clone();
                 let plane = home.api.get(&Home::plane_object(at.cluster_path())).await.or_absent();
                 let plane = self.blame(report, condition::PROVISIONED, reason::PROVISIONING, plane)?;
@@ -58,7 +66,16 @@ impl ControlPlanes {
                     again: None,
                 });
             }
-            Mode::Virtual => any_server(at),
+            Mode::Virtual => {
+                if at.novelty == Novelty::New && self.has_no_server(at).await {
+                    return Ok(Settled {
+                        home: Some(self.settings.home.clone()),
+                        plane: None,
+                        again: None,
+                    });
+                }
+                any_server(at)
+            }
         };
         let standing = Box::pin(self.stand(at, Wanted::At(at.spec.mode), &server)).await;
         let standing = self.blame(report, condition::PROVISIONED, reason::PROVISIONING, standing)?;
@@ -89,6 +106,16 @@ impl ControlPlanes {
             plane: standing.plane,
             again,
         })
+    }
+
+    /// Whether nobody runs a server by the name of a control plane.
+    async fn has_no_server(&self, at: &Observed) -> bool {
+        for provider in &self.settings.providers {
+            if !matches!(provider.find(at.name()).await, Ok(None)) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Looks at both servers, and takes the next steps of a migration if there is one.
@@ -195,32 +222,36 @@ impl ControlPlanes {
             .collect()))
     }
 
-    /// Has the plane there, as the class wants it. Whether it takes requests.
+    /// Has the plane there, as the class wants it. Whether it was made now; none if it takes no requests.
     pub(super) async fn plane(
         &self,
         at: &Observed,
         home: &Home,
         present: Option<Value>,
         report: &mut Report,
-    ) -> Result<bool, Refusal> {
-        let made = self.keep_plane(at, home, present).await;
-        let plane = match self.blame(report, condition::PROVISIONED, reason::PROVISIONING, made)? {
+    ) -> Result<Option<Made>, Refusal> {
+        let made = match &present {
+            None => Made::Now,
+            Some(_) => Made::Before,
+        };
+        let kept = self.keep_plane(at, home, present).await;
+        let plane = match self.blame(report, condition::PROVISIONED, reason::PROVISIONING, kept)? {
             Ok(plane) => plane,
             Err(problem) => {
                 report.fail(condition::PROVISIONED, &problem);
-                return Ok(false);
+                return Ok(None);
             }
         };
         if let Some(problem) = plane::inactive(&plane) {
             report.fail(condition::PROVISIONED, &problem);
-            return Ok(false);
+            return Ok(None);
         }
         let mut message = format!("plane {:?} with id {}", at.cluster_path(), text(&plane, "/status/id"));
         if let Some(remark) = plane::remark(at, &plane) {
             message = format!("{message}; {remark}");
         }
         report.done(condition::PROVISIONED, &message);
-        Ok(true)
+        Ok(Some(made))
     }
 
     async fn keep_plane(

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::plan::registration::Step as Registering;
 use super::plan::status::Report;
-use super::plan::{self, NamespaceStep, Observed, Problem, endpoint, status};
+use super::plan::{self, NamespaceStep, Novelty, Observed, Problem, endpoint, status};
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Refusal};
 use crate::event;
@@ -43,6 +43,10 @@ impl ControlPlanes {
         let mut report = Report::default();
         let ended = Box::pin(self.steps(&at, &mut report)).await;
         match &ended {
+            // There is something already: the next look reads what.
+            Err(refusal) if refusal.is_conflict() && at.novelty == Novelty::New => {
+                return Ok(Outcome::Again(Duration::ZERO));
+            }
             // Somebody wrote meanwhile: the next look knows more.
             Err(refusal) if refusal.is_conflict() => {}
             // Nothing is wrong with what is asked for, and it can still be used.
@@ -82,9 +86,10 @@ impl ControlPlanes {
         let Some(home) = &settled.home else {
             return Ok(settled.again);
         };
-        if !Box::pin(self.plane(at, home, settled.plane, report)).await? {
+        let made = Box::pin(self.plane(at, home, settled.plane, report)).await?;
+        let Some(made) = made else {
             return Ok(settled.again);
-        }
+        };
         self.tell_what_is_held(at, report);
         match endpoint::resolve(at, &home.url) {
             Ok(endpoints) => {
@@ -103,7 +108,7 @@ impl ControlPlanes {
             reason::KUBECONFIG_PENDING,
             credentials,
         )?;
-        let rejoin = Box::pin(self.addons(at, home, report)).await?;
+        let rejoin = Box::pin(self.addons(at, home, made, report)).await?;
         let registered = Box::pin(self.register(at, report)).await;
         self.blame(report, condition::REGISTERED, reason::NOT_REGISTERED, registered)?;
         Ok([settled.again, renewal, rejoin].into_iter().flatten().min())
@@ -140,17 +145,25 @@ impl ControlPlanes {
             Ok(step) => step,
             Err(problem) => return Ok(Err(problem)),
         };
-        if let NamespaceStep::Apply(object) = step {
-            let name = management_namespace(at.name());
-            let path = place::object(&Place::root(), "v1", "namespaces", None, &name);
-            let applied = self.api.apply(&path, MANAGER, &object).await;
-            self.blame(
-                report,
-                condition::CREDENTIALS_READY,
-                reason::KUBECONFIG_PENDING,
-                applied,
-            )?;
-        }
+        let written = match step {
+            NamespaceStep::Nothing => return Ok(Ok(())),
+            NamespaceStep::Create(object) => {
+                let path = place::collection(&Place::root(), "v1", "namespaces", None);
+                let path = format!("{path}?fieldManager={MANAGER}");
+                self.api.create(&path, &object).await
+            }
+            NamespaceStep::Apply(object) => {
+                let name = management_namespace(at.name());
+                let path = place::object(&Place::root(), "v1", "namespaces", None, &name);
+                self.api.apply(&path, MANAGER, &object).await
+            }
+        };
+        self.blame(
+            report,
+            condition::CREDENTIALS_READY,
+            reason::KUBECONFIG_PENDING,
+            written,
+        )?;
         Ok(Ok(()))
     }
 

@@ -3,10 +3,14 @@
 //!
 //! Only what a ControlPlane names is led anywhere. A plane that has a host keeps it until it lets go: the store lets no two
 //! planes have one. Who waits for a host looks again when the plane that has it changes or goes.
+//!
+//! Most control planes name neither a class nor an endpoint: such a one is looked at once, and again when it is asked for
+//! something else.
 
 mod apply;
 mod gateway;
 mod observe;
+mod plain;
 mod plan;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,9 +26,11 @@ use crate::api::{Api, Refusal};
 use crate::control_plane::Home;
 use crate::engine::{self, Controller};
 use crate::inputs::{Input, Inputs};
-use crate::meta::{Notice, Object, What};
+use crate::meta::{Notice, Object, Seen, What};
 use crate::place::Place;
 use crate::select::Name;
+use observe::Looked;
+use plain::Plain;
 
 pub use plan::named_in;
 
@@ -40,6 +46,8 @@ pub struct Routes {
     home: Home,
     queue: Queue,
     inputs: Inputs,
+    /// Control planes that want nothing of this.
+    plain: Plain,
     /// Control planes that want a host which a plane has, by that plane.
     waiting: Mutex<HashMap<CompactString, BTreeSet<CompactString>>>,
     /// Control planes that want a route where routes are not served.
@@ -53,6 +61,7 @@ impl Routes {
             home,
             queue: engine::queue(),
             inputs: Inputs::default(),
+            plain: Plain::default(),
             waiting: Mutex::default(),
             unserved: Mutex::default(),
         }
@@ -121,19 +130,28 @@ impl Controller for Routes {
     }
 
     fn hear(&self, notice: &Notice) {
-        if let Some(object) = self.inputs.heard(notice) {
+        if matches!(notice.seen, Seen::Restarted) {
+            self.plain.clear();
+        }
+        if let Some(object) = self.inputs.heard(notice)
+            && !(object.is(GROUP, CONTROL_PLANES) && self.plain.is_as_known(notice, &object.meta))
+        {
             self.look_at(self.about(object), notice.priority);
         }
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
-        let Some(observed) = self.observe(&request.name).await? else {
-            for input in self.inputs.forget(&request.name) {
-                if input.resource() == PLANES {
-                    self.let_go(input.name());
+        let observed = match self.observe(&request.name).await? {
+            Looked::At(observed) => observed,
+            Looked::Plain => return Ok(Outcome::Done),
+            Looked::Gone => {
+                for input in self.inputs.forget(&request.name) {
+                    if input.resource() == PLANES {
+                        self.let_go(input.name());
+                    }
                 }
+                return Ok(Outcome::Done);
             }
-            return Ok(Outcome::Done);
         };
         let routed = self.keep_gateway(&observed).await?;
         let verdicts = self.keep_hosts(&observed).await?;

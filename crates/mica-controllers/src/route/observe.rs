@@ -4,6 +4,7 @@ use mica_api::control_plane::{API_VERSION, CLASSES, CONTROL_PLANES, ControlPlane
 use serde_json::Value;
 
 use super::gateway::{self, Found};
+use super::plain::Plainness;
 use super::plan::Observed;
 use super::{PLANES, Routes};
 use crate::api::{Absent as _, Refusal};
@@ -11,12 +12,24 @@ use crate::endpoint::{self, read};
 use crate::inputs::Input;
 use crate::place::{self, Place};
 
+/// What is found of a control plane.
+pub enum Looked {
+    Gone,
+    /// Nothing leads to it by a host.
+    Plain,
+    At(Box<Observed>),
+}
+
 impl Routes {
-    pub(super) async fn observe(&self, name: &str) -> Result<Option<Observed>, Refusal> {
+    pub(super) async fn observe(&self, name: &str) -> Result<Looked, Refusal> {
         let Some(control_plane) = self.object(CONTROL_PLANES, name).await? else {
-            return Ok(None);
+            return Ok(Looked::Gone);
         };
         let spec: ControlPlaneSpec = read(&control_plane["spec"]);
+        if self.plain.note(&read(&control_plane["metadata"]), &spec) == Plainness::Plain {
+            self.inputs.forget(name);
+            return Ok(Looked::Plain);
+        }
         let class = spec.class_ref.map(|one| one.name).unwrap_or_default();
         let named = spec.endpoint_ref.map(|one| one.name).unwrap_or_default();
         let path = endpoint::cluster_path(&control_plane);
@@ -42,14 +55,14 @@ impl Routes {
             None => None,
         };
         let plane = place::object(&Place::root(), "mica.dev/v1alpha1", PLANES, None, &path);
-        Ok(Some(Observed {
+        Ok(Looked::At(Box::new(Observed {
             endpoint: self.object(ENDPOINTS, &endpoint).await?,
             plane: self.home.api.get(&plane).await.or_absent()?,
             server: self.home.url.clone(),
             gateway: wanted.zip(found),
             control_plane,
             class,
-        }))
+        })))
     }
 
     async fn object(&self, plural: &str, name: &str) -> Result<Option<Value>, Refusal> {

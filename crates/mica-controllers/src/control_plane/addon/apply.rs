@@ -10,6 +10,7 @@ use super::bundle::Manifest;
 use super::written;
 use crate::api::{Absent as _, Refusal};
 use crate::control_plane::plan::{Observed, Problem};
+use crate::control_plane::provision::Made;
 use crate::control_plane::{ControlPlanes, Home};
 use crate::kinds::{Catalog, Scope, Served};
 use crate::place::Place;
@@ -63,6 +64,7 @@ impl ControlPlanes {
         &self,
         at: &Observed,
         home: &Home,
+        made: Made,
         manifests: Vec<Manifest>,
         prune: Prune,
     ) -> Result<Result<(), Problem>, Refusal> {
@@ -81,7 +83,10 @@ impl ControlPlanes {
             // By its name alone: what is kept about it is asked for anew when a kind is missing.
             place: Place::plane(at.cluster_path(), at.uid()),
         };
-        let before = target.inventory().await?;
+        let before = match made {
+            Made::Now => BTreeSet::new(),
+            Made::Before => target.inventory().await?,
+        };
         if manifests.is_empty() && before.is_empty() {
             return Ok(Ok(()));
         }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::plan::status::Report;
 use super::plan::{Observed, Problem, credential, join, text};
+use super::provision::Made;
 use super::reconcile::MANAGER;
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Api, Refusal};
@@ -93,6 +94,7 @@ impl ControlPlanes {
         &self,
         at: &Observed,
         home: &Home,
+        made: Made,
         report: &mut Report,
     ) -> Result<Option<Duration>, Refusal> {
         let mut manifests = Vec::new();
@@ -116,7 +118,8 @@ impl ControlPlanes {
             false => apply::Prune::Nothing,
         };
         let empty = manifests.is_empty();
-        match self.put_addons(at, home, bundle::ordered(manifests), prune).await {
+        let manifests = bundle::ordered(manifests);
+        match self.put_addons(at, home, made, manifests, prune).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => problems.push(problem),
             Err(refusal) => {

@@ -11,7 +11,7 @@ pub mod status;
 mod tests;
 
 use mica_api::control_plane::{
-    API_VERSION, Auth, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec, ControlPlaneStatus,
+    ADOPT_ANNOTATION, API_VERSION, Auth, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec, ControlPlaneStatus,
     DeletionPolicy, FINALIZER, Mode, NAME_LABEL, condition, label_value, management_namespace, reason,
 };
 use serde_json::{Value, json};
@@ -54,10 +54,21 @@ pub enum Class {
     },
 }
 
+/// Whether something may have been made for a control plane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Novelty {
+    /// What there is was read.
+    #[default]
+    Known,
+    /// Nothing was made for it yet: that it has nothing is not asked, but found out by making it.
+    New,
+}
+
 /// Everything that was read about a control plane in the management plane.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub object: Value,
+    pub novelty: Novelty,
     pub spec: ControlPlaneSpec,
     pub status: ControlPlaneStatus,
     pub class: Class,
@@ -99,6 +110,14 @@ impl Observed {
 
     pub fn is_held(&self) -> bool {
         self.finalizers().iter().any(|one| one == FINALIZER)
+    }
+
+    /// Whether nobody made anything for it. What is to be taken over is not made.
+    pub fn novelty(&self) -> Novelty {
+        match self.is_held() || self.is_deleting() || self.annotation(ADOPT_ANNOTATION).is_some() {
+            true => Novelty::Known,
+            false => Novelty::New,
+        }
     }
 
     /// Whether somebody else runs it. What was made for it before is still looked after: the finalizer says so.
@@ -218,6 +237,8 @@ pub fn path(at: &Observed) -> Result<(), Problem> {
 #[derive(Clone, PartialEq, Debug)]
 pub enum NamespaceStep {
     Nothing,
+    /// Make this, if there is none.
+    Create(Value),
     /// Apply this.
     Apply(Value),
 }
@@ -232,7 +253,10 @@ pub fn namespace(at: &Observed) -> Result<NamespaceStep, Problem> {
         "ownerReferences": [at.owner()],
     }});
     let Some(present) = &at.namespace else {
-        return Ok(NamespaceStep::Apply(wanted));
+        return Ok(match at.novelty {
+            Novelty::New => NamespaceStep::Create(wanted),
+            Novelty::Known => NamespaceStep::Apply(wanted),
+        });
     };
     // Those that other operators of this group made have the label and no owner.
     let labelled = present["metadata"]["labels"][NAME_LABEL] == label_value(at.name());

@@ -469,6 +469,13 @@ fn a_namespace_of_somebody_else_is_not_taken() {
     let Ok(NamespaceStep::Apply(made)) = namespace(&at) else {
         panic!("it is to be made")
     };
+    at.novelty = Novelty::New;
+    assert_eq!(
+        namespace(&at),
+        Ok(NamespaceStep::Create(made.clone())),
+        "there may be one of somebody else, which was not looked for"
+    );
+    at.novelty = Novelty::Known;
     at.namespace = Some(made.clone());
     assert_eq!(namespace(&at), Ok(NamespaceStep::Nothing));
     at.namespace = Some(json!({"metadata": {"name": "kplane-cp-a", "labels": {NAME_LABEL: "a"}}}));
@@ -482,6 +489,21 @@ fn a_namespace_of_somebody_else_is_not_taken() {
         namespace(&at).map_err(|problem| problem.reason),
         Err(reason::NAMESPACE_TAKEN)
     );
+}
+
+#[test]
+fn what_was_held_is_deleted_or_takes_over_a_plane_is_not_new() {
+    let new = control_plane(json!({}));
+    assert_eq!(new.novelty(), Novelty::New);
+    for metadata in [
+        json!({"name": "a", "finalizers": [FINALIZER]}),
+        json!({"name": "a", "deletionTimestamp": NOW}),
+        json!({"name": "a", "annotations": {ADOPT_ANNOTATION: "id"}}),
+    ] {
+        let mut at = new.clone();
+        at.object["metadata"] = metadata;
+        assert_eq!(at.novelty(), Novelty::Known, "{}", at.object);
+    }
 }
 
 fn good() -> Report {

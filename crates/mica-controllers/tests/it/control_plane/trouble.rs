@@ -19,6 +19,21 @@ async fn failing() -> (World, Place, World, Asked) {
 }
 
 #[tokio::test]
+async fn a_namespace_of_somebody_else_is_left_alone_and_waited_for() {
+    let (_world, root) = world().await;
+    let name = management_namespace("a");
+    let path = format!("/api/v1/namespaces/{name}");
+    root.namespace(&name).await;
+    let before = root.get(&path).await.unwrap();
+    control_plane(&root, "a", json!({})).await;
+    until_says(&root, "a", "CredentialsReady", "False", "NamespaceTaken").await;
+    let after = root.get(&path).await.unwrap();
+    assert_eq!(after["metadata"], before["metadata"]);
+    root.delete(&path).await;
+    until_ready(&root, "a").await;
+}
+
+#[tokio::test]
 async fn trouble_with_the_server_takes_back_nothing_that_was_published() {
     let (_management, root, shared, asked) = failing().await;
     make(&root, CLASSES, "ControlPlaneClass", "c", json!({})).await;
