@@ -11,8 +11,9 @@ pub mod status;
 mod tests;
 
 use mica_api::control_plane::{
-    ADOPT_ANNOTATION, API_VERSION, Auth, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec, ControlPlaneStatus,
-    DeletionPolicy, FINALIZER, Mode, NAME_LABEL, condition, label_value, management_namespace, reason,
+    ADOPT_ANNOTATION, API_VERSION, Auth, CONTROL_PLANE_ANNOTATION, ControlPlaneClassSpec, ControlPlaneSpec,
+    ControlPlaneStatus, DeletionPolicy, FINALIZER, Mode, NAME_LABEL, condition, label_value, management_namespace,
+    reason,
 };
 use serde_json::{Value, json};
 
