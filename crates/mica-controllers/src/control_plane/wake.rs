@@ -31,13 +31,16 @@ pub fn is_managed_namespace(object: &Object) -> bool {
     namespace.starts_with(NAMESPACE_PREFIX)
 }
 
-/// The ControlPlane whose parameters somebody may have put into its namespace. Those with very long names are not told.
+/// The ControlPlane whose namespace somebody else has, or may have put parameters into. Those with very long names are not told.
 pub fn by_namespace(object: &Object) -> Option<&str> {
+    let Some(namespace) = object.meta.namespace.as_deref() else {
+        return object.meta.name.strip_prefix(NAMESPACE_PREFIX);
+    };
     // Every namespace has it, and it says nothing of this one.
     if object.meta.name == ROOT_CA {
         return None;
     }
-    object.meta.namespace.as_deref()?.strip_prefix(NAMESPACE_PREFIX)
+    namespace.strip_prefix(NAMESPACE_PREFIX)
 }
 
 impl ControlPlanes {
