@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::embedded::{self, Malformed};
 use super::failure::show_as_go;
-use super::node::{Node, Place, Reader};
+use super::node::{Node, Place};
+use super::read::Reader;
 use super::rule::{self, RuleCompiler, RuleSet, RuleSite};
 use super::{prune, validate};
 use crate::cel::cost::RUNTIME_BUDGET;

@@ -24,6 +24,7 @@ mod number;
 pub mod pattern;
 mod prune;
 mod ratchet;
+mod read;
 pub mod rule;
 pub mod scale;
 pub(crate) mod selectable;
@@ -42,7 +43,7 @@ pub(crate) use node::{Additional, ListType, Node, Type as NodeType, Types};
 use crate::cel::cost::RUNTIME_BUDGET;
 use crate::field::{Error, ErrorList, Path, Reason};
 use crate::managed::schema::TypeRef;
-use node::Reader;
+use read::Reader;
 use rule::{RuleCompiler, RuleSet, RuleSite};
 
 /// A version's schema, ready for use.
