@@ -10,6 +10,13 @@ import harness
 COMPAT = harness.PROJECT / "compat"
 TOOLS = harness.PROJECT / ".tools"
 PATIENCE_SECONDS = 300
+# What an engaged project costs the server, written down.
+WATCHES_OF_CONFIG_MAPS = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata, verbs: [watch], resources: [{resources: [configmaps]}]}]
+"""
 
 
 def go(package):
@@ -90,15 +97,18 @@ def multicluster(count=4):
         return claims("multicluster-runtime", {"planes": command})
 
 
-def milo(count=4):
-    """Milo's own provider, from a checkout of it, over projects."""
+def milo(count=200):
+    """Milo's own provider, from a checkout of it, over projects that come and go."""
     program = milo_program(os.path.abspath(os.environ["MILO"]))
-    projects = [f"project-{n}" for n in range(count)]
-    with harness.mica_whole() as server:
-        for arguments in (["org", "create", "acme"], ["project", "create", *projects, "--org", "acme"]):
-            subprocess.run([harness.mica_binary(), *arguments, "--kubeconfig", str(server.kubeconfig)], check=True, capture_output=True)
-        command = [program, "--kubeconfig", str(server.kubeconfig), "--projects", ",".join(projects)]
-        return claims("Milo's provider", {"projects": command})
+    with tempfile.TemporaryDirectory(prefix="mica-compat-") as directory:
+        policy = os.path.join(directory, "policy.yaml")
+        with open(policy, "w") as file:
+            file.write(WATCHES_OF_CONFIG_MAPS)
+        with harness.mica_whole("--audit-policy-file", policy) as server:
+            subprocess.run([harness.mica_binary(), "org", "create", "acme", "--kubeconfig", str(server.kubeconfig)], check=True, capture_output=True)
+            command = [program, "--kubeconfig", str(server.kubeconfig), "--projects", str(count)]
+            command += ["--audit", str(server.directory / "audit" / "audit.log")]
+            return claims("Milo's provider", {"projects": command})
 
 
 def milo_program(checkout):

@@ -6,8 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
@@ -15,10 +13,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-)
 
-// claimSeconds bounds every claim: a healthy server needs milliseconds for each.
-const claimSeconds = 60
+	"mica.dev/compat/claim"
+)
 
 // clients are what a claim has at hand; the namespace is its own.
 type clients struct {
@@ -29,8 +26,8 @@ type clients struct {
 	namespace string
 }
 
-// claim is a sentence about the server and the function that tries it.
-type claim struct {
+// sentence is a claim about the server, and the function that tries it in a namespace of its own.
+type sentence struct {
 	says string
 	try  func(context.Context, clients) error
 }
@@ -40,21 +37,13 @@ func main() {
 	flag.Parse()
 	c, err := connect(*kubeconfig)
 	if err != nil {
-		fmt.Println("FAIL connect:", err)
-		os.Exit(1)
+		claim.Impossible(fmt.Errorf("connect: %w", err))
 	}
-	failed := false
-	for _, claim := range append(objectClaims, watchClaims...) {
-		if err := attempt(claim, c); err != nil {
-			failed = true
-			fmt.Printf("FAIL %s: %v\n", claim.says, err)
-			continue
-		}
-		fmt.Println("ok", claim.says)
+	var claims []claim.Claim
+	for _, sentence := range append(objectClaims, watchClaims...) {
+		claims = append(claims, claim.Claim{Says: sentence.says, Try: func(ctx context.Context) error { return sentence.attempt(ctx, c) }})
 	}
-	if failed {
-		os.Exit(1)
-	}
+	claim.All(context.Background(), claims)
 }
 
 func connect(kubeconfig string) (clients, error) {
@@ -74,13 +63,11 @@ func connect(kubeconfig string) (clients, error) {
 	}, nil
 }
 
-// attempt gives a claim a namespace and a bounded time.
-func attempt(claim claim, c clients) error {
-	ctx, cancel := context.WithTimeout(context.Background(), claimSeconds*time.Second)
-	defer cancel()
+// attempt gives a claim a namespace.
+func (s sentence) attempt(ctx context.Context, c clients) error {
 	c.namespace = "client-go-" + rand.String(6)
 	if err := createNamespace(ctx, c); err != nil {
 		return fmt.Errorf("create a namespace: %w", err)
 	}
-	return claim.try(ctx, c)
+	return s.try(ctx, c)
 }

@@ -21,7 +21,7 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-var objectClaims = []claim{
+var objectClaims = []sentence{
 	{"typed protobuf clients read what they wrote", readBack},
 	{"errors are what callers match on", errorsMatch},
 	{"a lost race is a conflict, and trying again succeeds", conflicts},

@@ -18,7 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-var watchClaims = []claim{
+var watchClaims = []sentence{
 	{"a streaming list ends with its bookmark", streamingList},
 	{"an informer sees every change in order", informer},
 	{"a metadata informer over all namespaces sees a change", metadataInformer},

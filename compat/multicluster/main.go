@@ -8,39 +8,34 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	"mica.dev/compat/claim"
+	"mica.dev/compat/greeter"
 )
 
-const (
-	// patience bounds every claim: a healthy server needs a second at most.
-	patience  = 60 * time.Second
-	namespace = "default"
-	object    = "greeted"
-	greeting  = "example.com/greeted-as"
-)
+// object is what is greeted in every plane.
+const object = "greeted"
 
 // world is what the claims have at hand: root, and the planes by name.
 type world struct {
 	root     client.Client
 	manager  mcmanager.Manager
+	greeter  *greeter.Greeter
 	planes   map[string]client.Client
 	contents map[string][]byte
 }
@@ -54,43 +49,18 @@ func main() {
 		os.Exit(2)
 	}
 	log.SetLogger(logr.Discard())
-	if err := run(*root, *planes); err != nil {
-		fmt.Println("FAIL", err)
-		os.Exit(1)
-	}
-}
-
-func run(root, directory string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w, err := begin(ctx, root, directory)
+	w, err := begin(ctx, *root, *planes)
 	if err != nil {
-		return fmt.Errorf("the manager starts: %w", err)
+		claim.Impossible(fmt.Errorf("the manager starts: %w", err))
 	}
-	claims := []struct {
-		says string
-		try  func(context.Context) error
-	}{
-		{"the provider engages every plane that a secret names", w.engages},
-		{"a reconciler writes into the plane that an object came from", w.reconciles},
-		{"a plane whose secret goes is disengaged, and the others go on", w.disengages},
-		{"a plane whose secret comes back is engaged and caught up with", w.engagesAgain},
-	}
-	failed := 0
-	for _, claim := range claims {
-		bounded, done := context.WithTimeout(ctx, patience)
-		if err := claim.try(bounded); err != nil {
-			failed++
-			fmt.Printf("FAIL %s: %v\n", claim.says, err)
-		} else {
-			fmt.Println("ok", claim.says)
-		}
-		done()
-	}
-	if failed > 0 {
-		os.Exit(1)
-	}
-	return nil
+	claim.All(ctx, []claim.Claim{
+		{Says: "the provider engages every plane that a secret names", Try: w.engages},
+		{Says: "a reconciler writes into the plane that an object came from", Try: w.reconciles},
+		{Says: "a plane whose secret goes is disengaged, and the others go on", Try: w.disengages},
+		{Says: "a plane whose secret comes back is engaged and caught up with", Try: w.engagesAgain},
+	})
 }
 
 func begin(ctx context.Context, root, directory string) (*world, error) {
@@ -111,7 +81,7 @@ func begin(ctx context.Context, root, directory string) (*world, error) {
 			return nil, err
 		}
 	}
-	provider := kubeconfig.New(kubeconfig.Options{Namespace: namespace})
+	provider := kubeconfig.New(kubeconfig.Options{Namespace: greeter.Namespace})
 	options := mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
 	if w.manager, err = mcmanager.New(config, provider, options); err != nil {
 		return nil, err
@@ -119,8 +89,7 @@ func begin(ctx context.Context, root, directory string) (*world, error) {
 	if err := provider.SetupWithManager(ctx, w.manager); err != nil {
 		return nil, err
 	}
-	greeter := mcbuilder.ControllerManagedBy(w.manager).Named("greeter").For(&corev1.ConfigMap{})
-	if err := greeter.Complete(mcreconcile.Func(w.greet)); err != nil {
+	if w.greeter, err = greeter.New("greeter", w.manager); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -133,7 +102,7 @@ func begin(ctx context.Context, root, directory string) (*world, error) {
 
 func (w *world) add(file string) error {
 	name := filepath.Base(file)
-	content, err := readAll(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -146,37 +115,10 @@ func (w *world) add(file string) error {
 	return err
 }
 
-func readAll(file string) ([]byte, error) {
-	opened, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer opened.Close()
-	return io.ReadAll(opened)
-}
-
-// greet is the reconciler: it writes the name of an object's cluster onto the object.
-func (w *world) greet(ctx context.Context, request mcreconcile.Request) (ctrl.Result, error) {
-	if request.Name != object {
-		return ctrl.Result{}, nil
-	}
-	cluster, err := w.manager.GetCluster(ctx, request.ClusterName)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	found := &corev1.ConfigMap{}
-	if err := cluster.GetClient().Get(ctx, request.NamespacedName, found); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	before := client.MergeFrom(found.DeepCopy())
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, greeting, string(request.ClusterName))
-	return ctrl.Result{}, client.IgnoreNotFound(cluster.GetClient().Patch(ctx, found, before))
-}
-
 func (w *world) secret(name string) *corev1.Secret {
 	labels := map[string]string{kubeconfig.DefaultKubeconfigSecretLabel: "true"}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: greeter.Namespace, Name: name, Labels: labels},
 		Data:       map[string][]byte{kubeconfig.DefaultKubeconfigSecretKey: w.contents[name]},
 	}
 }
@@ -188,7 +130,7 @@ func (w *world) engages(ctx context.Context) error {
 		}
 	}
 	for name := range w.planes {
-		if err := until(ctx, func() error { return w.engaged(ctx, name) }); err != nil {
+		if err := claim.Until(ctx, func() error { return w.engaged(ctx, name) }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -215,33 +157,16 @@ func (w *world) reconciles(ctx context.Context) error {
 }
 
 func (w *world) create(ctx context.Context, plane string) error {
-	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object}}
-	return w.planes[plane].Create(ctx, made)
+	return w.planes[plane].Create(ctx, greeter.Object(object))
 }
 
 func (w *world) greeted(ctx context.Context, plane string) error {
-	return until(ctx, func() error {
-		found := &corev1.ConfigMap{}
-		key := client.ObjectKey{Namespace: namespace, Name: object}
-		if err := w.planes[plane].Get(ctx, key, found); err != nil {
-			return err
-		}
-		if as := found.Annotations[greeting]; as != plane {
-			return fmt.Errorf("%s was greeted as %q", plane, as)
-		}
-		return nil
-	})
+	return w.greeter.Greeted(ctx, w.planes[plane], object, plane)
 }
 
 // leaves is the plane that goes and comes back: the first by name.
 func (w *world) leaves() string {
-	first := ""
-	for name := range w.planes {
-		if first == "" || strings.Compare(name, first) < 0 {
-			first = name
-		}
-	}
-	return first
+	return slices.Min(slices.Collect(maps.Keys(w.planes)))
 }
 
 func (w *world) disengages(ctx context.Context) error {
@@ -249,7 +174,7 @@ func (w *world) disengages(ctx context.Context) error {
 	if err := w.root.Delete(ctx, w.secret(gone)); err != nil {
 		return err
 	}
-	err := until(ctx, func() error {
+	err := claim.Until(ctx, func() error {
 		if err := w.engaged(ctx, gone); !errors.Is(err, multicluster.ErrClusterNotFound) {
 			return fmt.Errorf("%s is still there: %v", gone, err)
 		}
@@ -266,8 +191,7 @@ func (w *world) disengages(ctx context.Context) error {
 
 // again makes a plane's object anew, without a greeting.
 func (w *world) again(ctx context.Context, plane string) error {
-	old := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object}}
-	if err := w.planes[plane].Delete(ctx, old); err != nil {
+	if err := w.planes[plane].Delete(ctx, greeter.Object(object)); err != nil {
 		return err
 	}
 	return w.create(ctx, plane)
@@ -279,19 +203,4 @@ func (w *world) engagesAgain(ctx context.Context) error {
 		return err
 	}
 	return w.greeted(ctx, back)
-}
-
-// until tries until it works or the time is over, and says what was wrong last.
-func until(ctx context.Context, holds func() error) error {
-	for {
-		err := holds()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
