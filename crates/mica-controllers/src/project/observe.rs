@@ -50,8 +50,9 @@ impl Projects {
 
     /// Whether the plane answers, at the address that clients use.
     pub(super) async fn answers(&self, project: &str, plane: Option<&Value>) -> Answers {
-        let ready = plane.is_some_and(|plane| plane["status"]["phase"] == "Ready");
-        if !ready {
+        // One that is deleted takes requests until it is drained, suspended or not.
+        let open = ["Ready", "Draining"];
+        if !plane.is_some_and(|plane| open.iter().any(|phase| plane["status"]["phase"] == *phase)) {
             return Answers::No;
         }
         match self.api.get(&format!("{}/version", project_path(project))).await {

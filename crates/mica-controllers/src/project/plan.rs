@@ -224,9 +224,6 @@ fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
         return Vec::new();
     }
     let mut steps = Vec::new();
-    if observed.control_plane.is_some() {
-        steps.push(Step::DeleteControlPlane);
-    }
     let change = match &observed.plane {
         None => Change::new(
             "ResourceCleanup",
@@ -247,15 +244,34 @@ fn take_away(observed: &Observed, now: &str) -> Vec<Step> {
             Change::new("ResourceCleanup", "True", "CleanupAwaitingCompletion", message)
         }
     };
-    let conditions = conditions(project, &[change], now);
+    let mut changes = vec![change];
+    if drains(observed) && observed.answers == Answers::Yes {
+        // Also one that was suspended: controllers must find it, to take their finalizers away.
+        let ready = Change::new("Ready", "True", "Ready", "Project is ready");
+        if observed.control_plane.is_some() {
+            steps.extend(control_plane(observed, &ready, now));
+        }
+        changes.push(ready);
+    }
+    let conditions = conditions(project, &changes, now);
     if conditions != project["status"]["conditions"] {
         steps.push(Step::Status(json!({"conditions": conditions})));
     }
     if observed.plane.is_none() {
+        // Not before: who finds planes by it would not have seen this one drain.
+        let told = observed.control_plane.as_ref();
+        if told.is_some_and(|told| text(told, "/metadata/deletionTimestamp").is_empty()) {
+            steps.push(Step::DeleteControlPlane);
+        }
         let left: Vec<Value> = finalizers.into_iter().filter(|one| one != PROJECT_FINALIZER).collect();
         steps.push(Step::Finalizers(left.into()));
     }
     steps
+}
+
+fn drains(observed: &Observed) -> bool {
+    let plane = observed.plane.as_ref();
+    plane.is_some_and(|plane| text(plane, "/status/phase") == "Draining")
 }
 
 /// The conditions of an object, with changes that are about it as it is now.
@@ -322,6 +338,8 @@ mod tests {
                     Step::DeletePlane => {
                         let plane = observed.plane.as_mut().expect("it is there");
                         plane["metadata"]["deletionTimestamp"] = NOW.into();
+                        plane["status"]["phase"] = "Draining".into();
+                        observed.answers = Answers::Yes;
                     }
                     Step::CreateControlPlane(made) => observed.control_plane = Some(made),
                     Step::ControlPlaneStatus(status) => {
@@ -422,7 +440,8 @@ mod tests {
         settle(&mut observed);
         observed.project["metadata"]["deletionTimestamp"] = NOW.into();
         let done = settle(&mut observed);
-        assert_eq!(done, ["DeleteControlPlane", "DeletePlane", "Status", "Status"]);
+        assert_eq!(done, ["DeletePlane", "Status", "Status"]);
+        assert!(observed.control_plane.is_some(), "it is found while it drains");
         assert_eq!(brief(&observed, "ResourceCleanup"), "True CleanupAwaitingCompletion");
         let blocked = json!([{"type": "Drained", "status": "False", "message": "configmaps \"a\" waits"}]);
         observed.plane.as_mut().expect("it drains")["status"]["conditions"] = blocked;
@@ -430,8 +449,22 @@ mod tests {
         let cleanup = condition::find(&observed.project["status"]["conditions"], "ResourceCleanup");
         assert_eq!(cleanup.map(|one| text(one, "/message")), Some("configmaps \"a\" waits"));
         observed.plane = None;
-        assert_eq!(settle(&mut observed), ["Status", "Finalizers"]);
+        assert_eq!(settle(&mut observed), ["Status", "DeleteControlPlane", "Finalizers"]);
         assert_eq!(brief(&observed, "ResourceCleanup"), "False CleanupComplete");
         assert_eq!(observed.project["metadata"]["finalizers"], json!([]));
+    }
+
+    #[test]
+    fn a_suspended_project_that_is_deleted_is_found_until_it_is_drained() {
+        let mut observed = new();
+        settle(&mut observed);
+        observed.suspensions = vec![json!({"metadata": {"name": "s", "creationTimestamp": NOW}})];
+        settle(&mut observed);
+        assert_eq!(brief(&observed, "Ready"), "False Suspended");
+        observed.project["metadata"]["deletionTimestamp"] = NOW.into();
+        settle(&mut observed);
+        assert_eq!(brief(&observed, "Ready"), "True Ready");
+        let told = observed.control_plane.as_ref().expect("it is found while it drains");
+        assert_eq!(told["status"]["conditions"][0]["status"], "True");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use mica_api::tenancy::{API_VERSION, organization_path};
+use mica_api::tenancy::{API_VERSION, organization_path, project_path};
 use mica_runtime::ownership::All;
 use mica_runtime::provider::{Discovery, Milo};
 use mica_runtime::{Access, ClusterName, Fleet, FleetEvent};
@@ -247,4 +247,40 @@ async fn hundreds_of_projects_come_go_and_are_suspended_and_each_is_engaged_and_
         }
     };
     until_tallied(&tallies, all, COUNT + 1).await;
+}
+
+#[tokio::test]
+async fn a_project_that_is_deleted_is_engaged_until_it_is_drained_also_one_that_was_suspended() {
+    let (world, root) = world().await;
+    let kubeconfig = world.server.kubeconfig();
+    let (_external, seen) = follow(&kubeconfig, Discovery::External);
+    let (_internal, inside) = follow(&kubeconfig, Discovery::Internal);
+    let tallies = [seen, inside];
+    for i in [0, 1] {
+        root.create(&projects_of("acme"), project_object(&name(i))).await;
+    }
+    until_tallied(&tallies, |_| [1, 0], 2).await;
+    let held = |i| format!("{}/api/v1/namespaces/default/configmaps", project_path(&name(i)));
+    for i in [0, 1] {
+        let object = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+        root.create(&held(i), object).await;
+    }
+    suspend(&root, "unpaid", &name(1)).await;
+    until_tallied(&tallies, |i| [1, i], 2).await;
+    for i in [0, 1] {
+        let project = format!("{PROJECTS}/{}", name(i));
+        root.delete(&project).await;
+        root.until(&project, "held", |found| {
+            found.is_some_and(|found| found.to_string().contains("waits for finalizers: example.com/hold"))
+        })
+        .await;
+    }
+    // Whoever holds something there can let go of it.
+    until_tallied(&tallies, |i| [1 + i, i], 2).await;
+    for i in [0, 1] {
+        let free = json!({"metadata": {"finalizers": null}});
+        root.patch(&format!("{}/held", held(i)), free).await;
+        root.until_gone(&format!("{PROJECTS}/{}", name(i))).await;
+    }
+    until_tallied(&tallies, |i| [1 + i, 1 + i], 2).await;
 }
