@@ -76,6 +76,9 @@ pub enum OrgCommand {
 pub struct ProjectArgs {
     #[command(flatten)]
     pub server: ServerArgs,
+    /// The organization that projects belong to [default: the one that `mica ctx` is at]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub org: Option<String>,
     #[command(subcommand)]
     pub command: ProjectCommand,
 }
@@ -84,9 +87,6 @@ pub struct ProjectArgs {
 pub enum ProjectCommand {
     /// List projects: of one organization, or all
     List {
-        /// The organization
-        #[arg(long, value_name = "NAME")]
-        org: Option<String>,
         /// The form of the output
         #[arg(short, long, value_enum, default_value_t)]
         output: Form,
@@ -96,9 +96,6 @@ pub enum ProjectCommand {
     Create {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
-        /// The organization that they belong to
-        #[arg(long, value_name = "NAME")]
-        org: String,
         /// The PlaneClass of their planes
         #[arg(long, value_name = "NAME")]
         class: Option<String>,

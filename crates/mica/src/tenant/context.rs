@@ -3,14 +3,11 @@
 //! Going somewhere writes a context into the kubeconfig in use, with the credentials of the present one, and makes it the
 //! current one: kubectl and mica are then both there.
 
-use std::collections::BTreeMap;
-
-use http::Method;
-use mica_api::tenancy::{ORGANIZATIONS, PROJECTS, organization_path, project_path};
-use serde_json::Value;
+use http::{Method, StatusCode};
+use mica_api::tenancy::{MAX_ORGANIZATION_NAME, MAX_PROJECT_NAME, ORGANIZATIONS, organization_path, project_path};
 
 use super::args::CtxArgs;
-use super::{check_names, collection, name_of, one};
+use super::{at, check_names, collection, sight};
 use crate::client::{Client, Kubeconfig};
 use crate::exit::Usage;
 use crate::output;
@@ -63,27 +60,17 @@ pub async fn run(arguments: CtxArgs) -> anyhow::Result<()> {
 
 /// Everything that the asker sees, with a mark where they are.
 async fn tree(client: &mut Client, here: &str) -> anyhow::Result<()> {
-    let organizations = client.json(Method::GET, &collection(ORGANIZATIONS), None).await?;
-    let projects = client.json(Method::GET, &collection(PROJECTS), None).await?;
-    let mut of: BTreeMap<&str, Vec<&str>> = output::list(&organizations, "items")
-        .iter()
-        .filter_map(|one| Some((name_of(one)?, Vec::new())))
-        .collect();
-    for project in output::list(&projects, "items") {
-        let owner = project["spec"]["ownerRef"]["name"].as_str().unwrap_or_default();
-        of.entry(owner).or_default().extend(name_of(project));
-    }
     let base = client.config().server.clone();
     let mark = |place: &Place| match here == format!("{base}{}", place.path()) {
         true => "*",
         false => " ",
     };
     let mut text = format!("{} /\n", mark(&Place::Platform));
-    for (organization, projects) in of {
-        let place = Place::Organization(organization.to_owned());
+    for (organization, projects) in sight::tree(client).await? {
+        let place = Place::Organization(organization.clone());
         text.push_str(&format!("{}   {organization}\n", mark(&place)));
         for project in projects {
-            let place = Place::Project(project.to_owned());
+            let place = Place::Project(project.clone());
             text.push_str(&format!("{}     {organization}/{project}\n", mark(&place)));
         }
     }
@@ -99,19 +86,26 @@ async fn find(client: &mut Client, target: &str) -> anyhow::Result<Place> {
         None => (target.to_owned(), None),
         Some((organization, project)) => (organization.to_owned(), Some(project.to_owned())),
     };
-    check_names(&[&organization], mica_api::tenancy::MAX_ORGANIZATION_NAME)?;
-    client
-        .json(Method::GET, &one(ORGANIZATIONS, &organization), None)
-        .await?;
+    check_names(&[&organization], MAX_ORGANIZATION_NAME)?;
+    sight::organization(client, &organization).await?;
     let Some(project) = project else {
         return Ok(Place::Organization(organization));
     };
-    check_names(&[&project], mica_api::tenancy::MAX_PROJECT_NAME)?;
-    let found: Value = client.json(Method::GET, &one(PROJECTS, &project), None).await?;
-    if found["spec"]["ownerRef"]["name"] != organization {
-        anyhow::bail!(Usage(format!(
+    check_names(&[&project], MAX_PROJECT_NAME)?;
+    match client.json(Method::GET, &at(Some(&organization), &project), None).await {
+        Ok(_) => Ok(Place::Project(project)),
+        Err(error) if sight::is(&error, StatusCode::NOT_FOUND) => Err(Usage(format!(
             "project {project:?} is not one of organization {organization:?}"
-        )));
+        ))
+        .into()),
+        Err(error) => Err(error),
     }
-    Ok(Place::Project(project))
+}
+
+/// The organization that a kubeconfig is at.
+pub fn organization(here: &Kubeconfig) -> Option<String> {
+    let root = here.clone().at_root().server;
+    let path = here.server.strip_prefix(&root)?;
+    let name = path.strip_prefix(&collection(ORGANIZATIONS))?.strip_prefix('/')?;
+    name.strip_suffix("/control-plane").map(str::to_owned)
 }

@@ -1,17 +1,15 @@
 //! What there is to know of one organization or project, for people.
 
 use http::Method;
-use mica_api::tenancy::{
-    DISPLAY_NAME_ANNOTATION, MEMBERSHIPS, ORGANIZATIONS, PROJECTS, organization_path, project_path,
-};
+use mica_api::tenancy::{DISPLAY_NAME_ANNOTATION, MEMBERSHIPS, PROJECTS, organization_path, project_path};
 use serde_json::Value;
 
-use super::{collection, name_of, one};
+use super::{collection, name_of, sight};
 use crate::client::Client;
 use crate::output;
 
 pub async fn organization(client: &mut Client, name: &str) -> anyhow::Result<()> {
-    let object = client.json(Method::GET, &one(ORGANIZATIONS, name), None).await?;
+    let object = sight::organization(client, name).await?;
     let view = organization_path(name);
     let members = client
         .json(Method::GET, &format!("{view}{}", collection(MEMBERSHIPS)), None)
@@ -40,8 +38,10 @@ pub async fn organization(client: &mut Client, name: &str) -> anyhow::Result<()>
     Ok(output::print(&text)?)
 }
 
-pub async fn project(client: &mut Client, name: &str) -> anyhow::Result<()> {
-    let object = client.json(Method::GET, &one(PROJECTS, name), None).await?;
+/// A project, at a path.
+pub async fn project(client: &mut Client, path: &str) -> anyhow::Result<()> {
+    let object = client.json(Method::GET, path, None).await?;
+    let name = name_of(&object).unwrap_or_default();
     let mut text = head(&object);
     text.push_str(&line("Organization", text_of(&object["spec"]["ownerRef"]["name"])));
     text.push_str(&line(

@@ -3,11 +3,12 @@
 pub mod args;
 mod context;
 mod describe;
+mod sight;
 
 use std::time::Duration;
 
 use anyhow::bail;
-use http::Method;
+use http::{Method, StatusCode};
 use mica_api::PlaneName;
 use mica_api::tenancy::{
     API_VERSION, DISPLAY_NAME_ANNOTATION, GROUP, MAX_ORGANIZATION_NAME, MAX_PROJECT_NAME, ORGANIZATIONS,
@@ -17,7 +18,8 @@ use mica_server::pki::write_private;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{Client, Refused};
+use crate::cli::ServerArgs;
+use crate::client::{Client, Kubeconfig};
 use crate::exit::Usage;
 use crate::{config, output};
 use args::{FileArgs, Form, OrgArgs, OrgCommand, OrgType, ProjectArgs, ProjectCommand, WaitArgs};
@@ -68,9 +70,11 @@ pub async fn organizations(arguments: OrgArgs) -> anyhow::Result<()> {
             Ok(())
         }
         OrgCommand::Describe { name } => describe::organization(&mut client, &name).await,
-        OrgCommand::Delete { names, wait } => delete(&mut client, ORGANIZATIONS, "organization", &names, &wait).await,
+        OrgCommand::Delete { names, wait } => {
+            delete(&mut client, &collection(ORGANIZATIONS), "organization", &names, &wait).await
+        }
         OrgCommand::Kubeconfig { name, file } => {
-            client.json(Method::GET, &one(ORGANIZATIONS, &name), None).await?;
+            sight::organization(&mut client, &name).await?;
             kubeconfig(
                 &client,
                 &format!("mica-organization-{name}"),
@@ -88,46 +92,65 @@ pub async fn projects(arguments: ProjectArgs) -> anyhow::Result<()> {
         ProjectCommand::Describe { name } | ProjectCommand::Kubeconfig { name, .. } => vec![name],
     };
     check_names(&named, MAX_PROJECT_NAME)?;
+    let org = belonging(&arguments.server, arguments.org.as_deref())?;
     let mut client = Client::connect_root(&arguments.server).await?;
     match arguments.command {
-        ProjectCommand::List { org, output } => {
-            let path = match org {
-                Some(org) => {
-                    check_names(&[&org], MAX_ORGANIZATION_NAME)?;
-                    format!("{}{}", organization_path(&org), collection(PROJECTS))
-                }
-                None => collection(PROJECTS),
-            };
-            list(&mut client, &path, "project", output).await
-        }
+        ProjectCommand::List { output } => list(&mut client, &all(org.as_deref()), "project", output).await,
         ProjectCommand::Create {
             names,
-            org,
             class,
             wait,
             output,
         } => {
-            check_names(&[&org], MAX_ORGANIZATION_NAME)?;
+            let Some(org) = org else {
+                bail!(Usage(
+                    "projects belong to an organization: say --org NAME, or go to one with `mica ctx NAME`".to_owned()
+                ));
+            };
             let patience = patience(&wait)?;
             for name in &names {
                 create(&mut client, name, &org, class.as_deref()).await?;
             }
             for name in &names {
+                let path = at(Some(&org), name);
                 let made = match patience {
-                    Some(patience) => ready(&mut client, name, patience).await?,
-                    None => client.json(Method::GET, &one(PROJECTS, name), None).await?,
+                    Some(patience) => ready(&mut client, &path, name, patience).await?,
+                    None => client.json(Method::GET, &path, None).await?,
                 };
                 print(&made, "project", output)?;
             }
             Ok(())
         }
-        ProjectCommand::Describe { name } => describe::project(&mut client, &name).await,
-        ProjectCommand::Delete { names, wait } => delete(&mut client, PROJECTS, "project", &names, &wait).await,
+        ProjectCommand::Describe { name } => describe::project(&mut client, &at(org.as_deref(), &name)).await,
+        ProjectCommand::Delete { names, wait } => {
+            delete(&mut client, &all(org.as_deref()), "project", &names, &wait).await
+        }
         ProjectCommand::Kubeconfig { name, file } => {
-            client.json(Method::GET, &one(PROJECTS, &name), None).await?;
+            client.json(Method::GET, &at(org.as_deref(), &name), None).await?;
             kubeconfig(&client, &format!("mica-project-{name}"), &project_path(&name), file)
         }
     }
+}
+
+/// The organization that is meant: the one that is named, or else the one that the kubeconfig is at.
+fn belonging(server: &ServerArgs, named: Option<&str>) -> anyhow::Result<Option<String>> {
+    if let Some(name) = named {
+        let name = name.to_owned();
+        check_names(&[&name], MAX_ORGANIZATION_NAME)?;
+        return Ok(Some(name));
+    }
+    let here = Kubeconfig::load(server.kubeconfig.as_deref(), server.context.as_deref())?;
+    Ok(context::organization(&here))
+}
+
+/// Where projects are: in the view of their organization, or at the platform's root.
+fn all(organization: Option<&str>) -> String {
+    let view = organization.map(organization_path).unwrap_or_default();
+    format!("{view}{}", collection(PROJECTS))
+}
+
+fn at(organization: Option<&str>, project: &str) -> String {
+    format!("{}/{project}", all(organization))
 }
 
 /// Names go into paths: a bad one is refused before anything is sent.
@@ -185,8 +208,10 @@ async fn create(client: &mut Client, name: &str, organization: &str, class: Opti
     if let Some(class) = class {
         object["metadata"]["annotations"] = json!({PROJECT_CLASS_ANNOTATION: class});
     }
-    let path = format!("{}{}", organization_path(organization), collection(PROJECTS));
-    client.json(Method::POST, &path, Some(object)).await.map(drop)
+    client
+        .json(Method::POST, &all(Some(organization)), Some(object))
+        .await
+        .map(drop)
 }
 
 fn patience(wait: &WaitArgs) -> anyhow::Result<Option<Duration>> {
@@ -197,10 +222,10 @@ fn patience(wait: &WaitArgs) -> anyhow::Result<Option<Duration>> {
 }
 
 /// Waits until a project can be used.
-async fn ready(client: &mut Client, name: &str, patience: Duration) -> anyhow::Result<Value> {
+async fn ready(client: &mut Client, path: &str, name: &str, patience: Duration) -> anyhow::Result<Value> {
     let end = Instant::now() + patience;
     loop {
-        let project = client.json(Method::GET, &one(PROJECTS, name), None).await?;
+        let project = client.json(Method::GET, path, None).await?;
         let ready = condition(&project, "Ready");
         if ready.is_some_and(|ready| ready["status"] == "True") {
             return Ok(project);
@@ -219,52 +244,38 @@ fn condition<'a>(object: &'a Value, r#type: &str) -> Option<&'a Value> {
     all.find(|condition| condition["type"] == r#type)
 }
 
-async fn delete(
-    client: &mut Client,
-    plural: &str,
-    kind: &str,
-    names: &[String],
-    wait: &WaitArgs,
-) -> anyhow::Result<()> {
+async fn delete(client: &mut Client, all: &str, kind: &str, names: &[String], wait: &WaitArgs) -> anyhow::Result<()> {
     let patience = patience(wait)?;
     // All deletions begin before the first is waited for.
     for name in names {
-        client.json(Method::DELETE, &one(plural, name), None).await?;
+        client.json(Method::DELETE, &format!("{all}/{name}"), None).await?;
     }
     for name in names {
         let Some(patience) = patience else {
             output::print(&format!("{kind}/{name} deletion has begun\n"))?;
             continue;
         };
-        gone(client, plural, kind, name, patience).await?;
+        gone(client, &format!("{all}/{name}"), &format!("{kind} {name:?}"), patience).await?;
         output::print(&format!("{kind}/{name} deleted\n"))?;
     }
     Ok(())
 }
 
-async fn gone(client: &mut Client, plural: &str, kind: &str, name: &str, patience: Duration) -> anyhow::Result<()> {
+async fn gone(client: &mut Client, path: &str, what: &str, patience: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + patience;
     loop {
-        let object = match client.json(Method::GET, &one(plural, name), None).await {
+        let object = match client.json(Method::GET, path, None).await {
             Ok(object) => object,
-            Err(error) if is_not_found(&error) => return Ok(()),
+            Err(error) if sight::is(&error, StatusCode::NOT_FOUND) => return Ok(()),
             Err(error) => return Err(error),
         };
         if Instant::now() >= end {
             let cleanup = condition(&object, "ResourceCleanup").and_then(|one| one["message"].as_str());
             let why = cleanup.map(|message| format!(": {message}")).unwrap_or_default();
-            bail!(
-                "{kind} {name:?} is still being deleted after {} s{why}",
-                patience.as_secs()
-            );
+            bail!("{what} is still being deleted after {} s{why}", patience.as_secs());
         }
         tokio::time::sleep(LOOK).await;
     }
-}
-
-fn is_not_found(error: &anyhow::Error) -> bool {
-    let refused = error.downcast_ref::<Refused>();
-    refused.is_some_and(|refused| refused.code == http::StatusCode::NOT_FOUND)
 }
 
 /// Prints or writes a kubeconfig for an address of the server.

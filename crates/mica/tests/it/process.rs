@@ -1,7 +1,7 @@
 //! Running `mica` and looking at it from outside.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 /// The binary, with an environment that does not depend on who runs the tests.
@@ -82,5 +82,32 @@ impl Drop for Up {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A directory that was empty, and a shell in it that finds `mica`.
+pub struct Shell {
+    pub home: tempfile::TempDir,
+}
+
+impl Shell {
+    /// Runs commands as somebody would type them. What they print, both ways; they must all work unless one says that it
+    /// is refused.
+    pub fn run(&self, commands: &str) -> String {
+        let binary = PathBuf::from(mica(self.home.path()).get_program());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::iter::once(binary.parent().unwrap().to_owned()).chain(std::env::split_paths(&path));
+        let ran = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", commands])
+            .current_dir(self.home.path())
+            .env("PATH", std::env::join_paths(found).unwrap())
+            .env("HOME", self.home.path())
+            .env_remove("KUBECONFIG")
+            .output()
+            .unwrap();
+        let text = [ran.stdout, ran.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert!(ran.status.success(), "{commands}\n{text}");
+        text
     }
 }

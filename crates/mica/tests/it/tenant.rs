@@ -1,6 +1,6 @@
 //! `mica org`, `mica project` and `mica ctx` on a real server.
 
-use super::process::{Up, run};
+use super::process::{Shell, Up, run};
 
 #[test]
 fn organizations_and_projects_are_made_shown_and_entered() {
@@ -56,8 +56,9 @@ fn organizations_and_projects_are_made_shown_and_entered() {
         there.starts_with("now at acme (") && there.contains("/organizations/acme/control-plane"),
         "{there}"
     );
-    // Commands find the platform from there.
     assert!(mica(&["ctx"]).contains("*   acme\n"));
+    assert_eq!(mica(&["project", "list", "-o", "name"]), "project/shop\nproject/web\n");
+    // Commands find others from there.
     assert_eq!(
         mica(&["project", "list", "--org", "umbrella", "-o", "name"]),
         "project/lab\n"
@@ -86,6 +87,61 @@ fn organizations_and_projects_are_made_shown_and_entered() {
         mica(&["org", "delete", "umbrella", "--no-wait"]),
         "organization/umbrella deletion has begun\n"
     );
+}
+
+/// Makes somebody who is no administrator: a member of acme who may have projects there.
+const ANN: &str = r#"
+admin() { kubectl --kubeconfig .mica/admin.kubeconfig "$@"; }
+admin create serviceaccount ann
+admin create role makers -n organization-acme --verb=get,list,create,delete \
+  --resource=projects.resourcemanager.miloapis.com --resource=organizationmemberships.resourcemanager.miloapis.com
+admin create rolebinding ann -n organization-acme --role=makers --serviceaccount=default:ann
+admin apply -f - <<MEMBERSHIP
+apiVersion: resourcemanager.miloapis.com/v1alpha1
+kind: OrganizationMembership
+metadata: {name: ann, namespace: organization-acme}
+spec:
+  organizationRef: {name: acme}
+  userRef: {name: $(admin get serviceaccount ann -o jsonpath={.metadata.uid})}
+MEMBERSHIP
+cp .mica/admin.kubeconfig ann.kubeconfig
+kubectl --kubeconfig ann.kubeconfig config set-credentials ann --token="$(admin create token ann)"
+kubectl --kubeconfig ann.kubeconfig config set-context --current --user=ann
+until mica project list --org acme --kubeconfig ann.kubeconfig; do sleep 0.05; done
+"#;
+
+#[test]
+fn a_member_sees_and_uses_what_is_theirs_and_nothing_else() {
+    let shell = Shell {
+        home: tempfile::tempdir().unwrap(),
+    };
+    let _server = Up::start(shell.home.path(), &[]);
+    shell.run("mica org create acme umbrella; mica project create lab --org umbrella");
+    shell.run(ANN);
+    let ann = |command: &str| shell.run(&format!("export MICA_KUBECONFIG=ann.kubeconfig\n{command}"));
+    assert_eq!(ann("mica ctx"), "* /\n    acme\n");
+    assert!(ann("mica ctx acme").starts_with("now at acme ("));
+    // Where one is says whose it is.
+    assert_eq!(ann("mica project create web"), "project/web created\n");
+    assert_eq!(ann("mica project list -o name"), "project/web\n");
+    assert!(ann("mica project describe web").contains("Organization:  acme\n"));
+    let described = ann("mica org describe acme");
+    assert!(described.contains("Projects:\n  web\n"), "{described}");
+    ann("mica ctx acme/web");
+    assert_eq!(ann("mica ctx"), "  /\n    acme\n*     acme/web\n");
+    for refused in [
+        "mica ctx umbrella",
+        "mica ctx acme/lab",
+        "mica org list",
+        "mica project list",
+        "mica project create web2",
+        "mica project describe lab --org acme",
+        "mica project create lab2 --org umbrella",
+    ] {
+        let said = ann(&format!("! {refused}"));
+        assert!(!said.is_empty(), "{refused}");
+    }
+    assert_eq!(ann("mica project delete web --org acme"), "project/web deleted\n");
 }
 
 #[test]

@@ -2,14 +2,13 @@
 
 mod welcome;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use mica_runtime::Access;
 use tokio_util::sync::CancellationToken;
 
-use super::process::{Up, mica};
+use super::process::{Shell, Up};
 
 /// How long a state may take to come: a machine may be very busy.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -28,33 +27,6 @@ fn blocks(guide: &str, language: &str) -> Vec<String> {
 fn guide() -> String {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     std::fs::read_to_string(project.join("docs/howto/projects.md")).unwrap()
-}
-
-/// A directory that was empty, and a shell in it that finds `mica`.
-struct Shell {
-    home: tempfile::TempDir,
-}
-
-impl Shell {
-    /// Runs commands as somebody would type them. What they print, both ways; they must all work unless one says that it
-    /// is refused.
-    fn run(&self, commands: &str) -> String {
-        let binary = PathBuf::from(mica(self.home.path()).get_program());
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::iter::once(binary.parent().unwrap().to_owned()).chain(std::env::split_paths(&path));
-        let ran = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", commands])
-            .current_dir(self.home.path())
-            .env("PATH", std::env::join_paths(found).unwrap())
-            .env("HOME", self.home.path())
-            .env_remove("KUBECONFIG")
-            .output()
-            .unwrap();
-        let text = [ran.stdout, ran.stderr].concat();
-        let text = String::from_utf8(text).unwrap();
-        assert!(ran.status.success(), "{commands}\n{text}");
-        text
-    }
 }
 
 /// A command that must fail, for a block in which the last line says so.
