@@ -1,8 +1,10 @@
 //! Signing requests, answered: what the signers of upstream's controller manager do (`pkg/controller/certificates/signer`).
 //!
 //! One loop follows the CertificateSigningRequests of all planes. One that is approved, for a signer that is built in, gets a
-//! certificate of its plane's own authority; one that asks for too much is told so. Every server
-//! of a shared store runs one: who comes second finds the certificate there.
+//! certificate of its plane's own authority; one that asks for too much is told so; a kubelet's own is approved by who may
+//! ([`approve`]). Every server of a shared store runs one: who comes second finds the certificate there.
+
+mod approve;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::authz::{self, Target};
+use crate::authz::{self, Authorizer, Target};
 use crate::error::ApiError;
 use crate::follow;
 use crate::pki::{For, PkiError, PlaneAuthorities, SigningRequest};
@@ -53,6 +55,15 @@ pub struct Signer {
     pub registry: Registry,
     pub directory: Arc<Directory>,
     pub authorities: Arc<PlaneAuthorities>,
+    pub authorizer: Arc<Authorizer>,
+}
+
+/// What was done about a request.
+enum Answered {
+    /// Whatever it needs.
+    Whole,
+    /// Nothing, because who made it may not. That can change.
+    NotYet,
 }
 
 impl Signer {
@@ -83,7 +94,12 @@ impl Signer {
             let answered = self.answer(key).await;
             drop(slot);
             match answered {
-                Ok(()) => return,
+                Ok(Answered::Whole) => return,
+                Ok(Answered::NotYet) => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    continue;
+                }
                 Err(error) if error.code() == http::StatusCode::NOT_FOUND => return,
                 Err(error) => tracing::debug!(request = key.name(), %error, "a signing request was not answered yet"),
             }
@@ -97,16 +113,19 @@ impl Signer {
     }
 
     /// Answers a request as it is now, if it still wants that.
-    async fn answer(&self, key: &Key) -> Result<(), ApiError> {
+    async fn answer(&self, key: &Key) -> Result<Answered, ApiError> {
         let plane = self.directory.by_id(key.plane()).await?;
         let Some(plane) = plane.filter(|plane| plane.state == State::Active) else {
-            return Ok(());
+            return Ok(Answered::Whole);
         };
         let record = self.store.get(key).await?;
         let Some(record) = record.filter(wants_answer) else {
-            return Ok(());
+            return Ok(Answered::Whole);
         };
         let asked = value_of(&record).unwrap_or_default();
+        if approve::is_pending(&asked) {
+            return self.approve(&plane, key.name(), &asked).await;
+        }
         let now = jiff::Timestamp::now();
         let (path, answer): (&[&str], Value) = match self.decide(&plane, &asked, now) {
             Ok(chain) => (&["status", "certificate"], STANDARD.encode(chain).into()),
@@ -123,17 +142,19 @@ impl Signer {
                 return Err(ApiError::internal("a certificate could not be made").because(error));
             }
         };
-        self.tell(&plane, key.name(), &asked, path, &answer).await
+        self.tell(&plane, key.name(), &asked, ("status", is_open), (path, &answer))
+            .await?;
+        Ok(Answered::Whole)
     }
 
-    /// Writes an answer into a request's status, unless somebody else did.
+    /// Writes an answer into a request, through a subresource, if it still waits for that.
     async fn tell(
         &self,
         plane: &Arc<Plane>,
         name: &str,
         asked: &Value,
-        path: &[&str],
-        answer: &Value,
+        (subresource, waits): (&'static str, fn(&Value) -> bool),
+        (path, answer): (&[&str], &Value),
     ) -> Result<(), ApiError> {
         let Some(served) = plane.scheme.find(GROUP, "v1", PLURAL).cloned() else {
             return Ok(());
@@ -143,13 +164,13 @@ impl Signer {
             served,
             namespace: None,
             name: Some(name.into()),
-            subresource: "status".into(),
+            subresource: subresource.into(),
             definition: None,
             within: None,
         };
         let uid = object::string(asked, &["metadata", "uid"]);
         let change = |mut now: Value| {
-            if object::string(&now, &["metadata", "uid"]) == uid && is_open(&now) {
+            if object::string(&now, &["metadata", "uid"]) == uid && waits(&now) {
                 object::set(&mut now, path, answer.clone());
             }
             now
@@ -162,10 +183,7 @@ impl Signer {
     fn decide(&self, plane: &Plane, asked: &Value, now: jiff::Timestamp) -> Result<String, Refusal> {
         let der = request::parse(asked).map_err(Refusal::Asked)?;
         let parsed = SigningRequest::from_der(&der).map_err(|error| Refusal::Asked(error.to_string()))?;
-        let usages: Vec<&str> = object::list(asked, &["spec", "usages"])
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
+        let usages = usages(asked);
         check(object::string(asked, &["spec", "signerName"]), &parsed, &usages).map_err(Refusal::Asked)?;
         let seconds = object::int(asked, &["spec", "expirationSeconds"]);
         let life = seconds.map_or(LONGEST, |seconds| {
@@ -215,16 +233,23 @@ fn value_of(record: &Record) -> Option<Value> {
 }
 
 fn wants_answer(record: &Record) -> bool {
-    value_of(record).is_some_and(|request| is_open(&request))
+    value_of(record).is_some_and(|request| is_open(&request) || approve::is_pending(&request))
+}
+
+fn usages(asked: &Value) -> Vec<&str> {
+    let usages = object::list(asked, &["spec", "usages"]).iter();
+    usages.filter_map(Value::as_str).collect()
+}
+
+fn condition(request: &Value, r#type: &str) -> bool {
+    object::list(request, &["status", "conditions"])
+        .iter()
+        .any(|one| object::string(one, &["type"]) == r#type && object::string(one, &["status"]) != "False")
 }
 
 /// Whether a request is approved, for one of our signers, and neither answered nor failed.
 fn is_open(request: &Value) -> bool {
-    let has = |r#type: &str| {
-        object::list(request, &["status", "conditions"])
-            .iter()
-            .any(|one| object::string(one, &["type"]) == r#type && object::string(one, &["status"]) != "False")
-    };
+    let has = |r#type| condition(request, r#type);
     let signer = object::string(request, &["spec", "signerName"]);
     [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY].contains(&signer)
         && object::string(request, &["status", "certificate"]).is_empty()

@@ -303,6 +303,7 @@ impl Server {
                 registry: self.registry.clone(),
                 directory: self.directory.clone(),
                 authorities: authorities.clone(),
+                authorizer: self.authorizer.clone(),
             };
             tasks.spawn(signer.run(stop.clone()));
         }

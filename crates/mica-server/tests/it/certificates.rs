@@ -293,6 +293,70 @@ async fn what_a_signer_does_not_sign_fails_in_upstreams_words() {
 }
 
 #[tokio::test]
+async fn a_kubelets_request_is_approved_by_itself_where_roles_allow_that() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let makes = json!({"metadata": {"name": "asks"}, "rules": [{"apiGroups": ["certificates.k8s.io"],
+        "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}]});
+    api.post(&format!("{rbac}/clusterroles"), &makes).await.expect(201);
+    let bind = async |role: &str, user: &str| {
+        let name = format!("{}-{}", role.replace(':', "-"), user.replace(':', "-"));
+        let binding = json!({"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "name": user}]});
+        api.post(&format!("{rbac}/clusterrolebindings"), &binding)
+            .await
+            .expect(201);
+    };
+    let node = "system:node:n";
+    let role = |what: &str| format!("system:certificates.k8s.io:certificatesigningrequests:{what}");
+    bind(&role("nodeclient"), "bootstrap").await;
+    bind(&role("selfnodeclient"), node).await;
+    bind(&role("selfnodeclient"), "stranger").await;
+    let subject = [(DnType::OrganizationName, "system:nodes"), (DnType::CommonName, node)];
+    let asking = Asking {
+        signer: "kubernetes.io/kube-apiserver-client-kubelet",
+        usages: &["digital signature", "client auth"],
+        ..Asking::client(&subject)
+    };
+    for (user, says) in [
+        ("stranger", ""),
+        (
+            "bootstrap",
+            "Auto approving kubelet client certificate after SubjectAccessReview.",
+        ),
+        (
+            node,
+            "Auto approving self kubelet client certificate after SubjectAccessReview.",
+        ),
+    ] {
+        bind("asks", user).await;
+        let (known, name) = ([(DnType::CommonName, user)], user.replace(':', "-"));
+        let own = Asking::client(&known).issued(&api, &format!("{name}-is")).await;
+        let there = world.as_user(Some(&own)).await.at_plane("p");
+        there.until(&format!("{REQUESTS}/{name}"), 404).await;
+        there.post(REQUESTS, &asking.object(&name).1).await.expect(201);
+        if says.is_empty() {
+            continue;
+        }
+        let signed = |request: &Value| request["status"]["certificate"].is_string();
+        let answer = api.until_it(&format!("{REQUESTS}/{name}"), signed).await;
+        let approved = &answer["status"]["conditions"][0];
+        assert_eq!(
+            (
+                text(approved, "/type"),
+                text(approved, "/reason"),
+                text(approved, "/message")
+            ),
+            ("Approved", "AutoApproved", says)
+        );
+    }
+    // Who may not ask for others waits for somebody who says so.
+    let waiting = api.get(&format!("{REQUESTS}/stranger")).await.expect(200);
+    assert!(waiting["status"]["conditions"].is_null(), "{waiting}");
+}
+
+#[tokio::test]
 async fn the_admins_of_a_plane_can_be_taken_their_rights() {
     let world = World::start().await;
     let api = world.plane("p").await;
