@@ -146,18 +146,8 @@ impl Builder {
         let main = authority
             .issue_serving("mica", &serving_names([]), now)
             .expect("a certificate");
-        let known = Arc::downgrade(&server);
-        let certificates = ServingCertificates::new(certified_key(&main).expect("a key")).with_hosts(
-            authority.clone(),
-            Box::new(move |host| {
-                let server = known.upgrade();
-                Box::pin(async move {
-                    let Some(server) = server else { return false };
-                    let claimed = server.directory.by_address("Host", &host).await;
-                    host.starts_with("milo-apiserver.project-") || matches!(claimed, Ok(Some(_)))
-                })
-            }),
-        );
+        let certificates = ServingCertificates::new(certified_key(&main).expect("a key"))
+            .with_hosts(authority.clone(), server.known_hosts());
         let roots = Arc::new(ClientRoots::new(&[authority.certificate().clone()]).expect("an authority"));
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = Listener::bind(any, Arc::new(certificates), roots, self.listen)

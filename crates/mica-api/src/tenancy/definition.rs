@@ -255,3 +255,61 @@ fn status(more: Value) -> Value {
     status["properties"]["conditions"]["default"] = unknown;
     status
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scope, contexts, columns (those that are only shown when asked for in brackets) and selectable fields of a definition.
+    fn brief(definition: &Value) -> String {
+        let spec = &definition["spec"];
+        let version = &spec["versions"][0];
+        let list = |value: &Value, show: fn(&Value) -> String| {
+            let all = value.as_array().map_or(&[][..], Vec::as_slice);
+            all.iter().map(show).collect::<Vec<_>>().join(", ")
+        };
+        let columns = list(&version["additionalPrinterColumns"], |column| {
+            let name = column["name"].as_str().unwrap_or_default();
+            match column["priority"].as_i64() {
+                Some(1..) => format!("({name})"),
+                _ => name.to_owned(),
+            }
+        });
+        let fields = list(&version["selectableFields"], |field| {
+            field["jsonPath"].as_str().unwrap_or_default().to_owned()
+        });
+        let contexts = &definition["metadata"]["annotations"]["discovery.miloapis.com/parent-contexts"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        [
+            text(&spec["names"]["kind"]),
+            text(&spec["scope"]),
+            text(contexts),
+            columns,
+            fields,
+        ]
+        .join(" | ")
+    }
+
+    #[test]
+    fn kinds_are_shown_selected_and_served_where_milos_are() {
+        let briefs: Vec<String> = definitions().iter().map(brief).collect();
+        assert_eq!(
+            briefs,
+            [
+                "Organization | Cluster | Platform | Display Name, Type, Ready, Age | ",
+                "OrganizationMembership | Namespaced | Organization,User | Organization, Organization Type, \
+                 Organization Display Name, User, (User Email), (User Given Name), (User Family Name), Ready, Age | \
+                 .spec.userRef.name, .spec.organizationRef.name",
+                "Project | Cluster | Organization | Ready, Age | ",
+                "ProjectSuspension | Cluster | Platform | Project, Reason, Phase, Age | .spec.projectRef.name",
+                "ProjectControlPlane | Cluster | Platform |  | ",
+            ]
+        );
+        let version = |definition: &Value| definition["spec"]["versions"][0].clone();
+        assert!(
+            definitions()
+                .iter()
+                .all(|definition| version(definition)["subresources"]["status"].is_object())
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! The kind `PlaneClass`, and what a class says to the planes that are of it.
 //!
-//! A plane is of a class by naming it: that the class exists as an object matters to its limits and its egress alone.
+//! A plane is of a class by naming it: that the class exists as an object matters to its limits, its egress and the profile of
+//! new planes alone.
 
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::field::{Error, ErrorList, Path};
@@ -10,7 +11,7 @@ use mica_machinery::{names, object};
 use mica_store::{Key, KeyRange, PlaneKeys};
 use serde_json::Value;
 
-use super::kind::{GROUP, VERSION};
+use super::kind::{GROUP, VERSION, profile_errors};
 use super::limits::{self, Limits};
 use crate::egress::{Network, Networks};
 use crate::error::ApiError;
@@ -42,6 +43,8 @@ pub struct Class {
     /// Empty for root, which is of no class.
     pub name: String,
     pub limits: Limits,
+    /// What new planes serve and are born with, if they do not say.
+    pub profile: Option<Profile>,
     /// Where calls may go beside what all planes may reach.
     pub reach: Networks,
 }
@@ -62,6 +65,7 @@ impl Class {
         Ok(Self {
             name: name.to_owned(),
             limits: Limits::of(&class["spec"]["limits"]),
+            profile: Profile::parse(object::string(&class, &["spec", "profile"])),
             reach: allowed(&class)
                 .filter_map(|network| network.parse::<Network>().ok())
                 .collect(),
@@ -99,6 +103,7 @@ impl Strategy for PlaneClasses {
     fn validate(&self, _ctx: &WriteContext<'_>, class: &Value) -> ErrorList {
         let spec = Path::new("spec");
         let mut errors = limits::validate(&class["spec"]["limits"], &spec.child("limits"));
+        errors.extend(profile_errors(class, &spec));
         let allow = spec.child("egress").child("allow");
         for (i, network) in allowed(class).enumerate() {
             if let Err(error) = network.parse::<Network>() {

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::Profile;
 use mica_machinery::object;
@@ -671,14 +673,20 @@ fn is_plane(served: &Served) -> bool {
 }
 
 impl SideWrites for Directory {
-    fn complete(&self, served: &Served, new: &mut Value) {
-        if is_plane(served) {
-            let id = PlaneId::from_random(rand::random());
-            object::set(new, &["status"], json!({"id": id.as_str()}));
-            if object::string(new, &["spec", "profile"]).is_empty() {
-                object::set(new, &["spec", "profile"], self.schemes.usual().as_str());
-            }
-        }
+    fn complete<'a>(&'a self, served: &Served, new: &'a mut Value) -> Option<BoxFuture<'a, Result<(), ApiError>>> {
+        is_plane(served).then(|| {
+            let completed = async {
+                let id = PlaneId::from_random(rand::random());
+                object::set(new, &["status"], json!({"id": id.as_str()}));
+                if object::string(new, &["spec", "profile"]).is_empty() {
+                    let class = self.class(object::string(new, &["spec", "className"])).await?;
+                    let profile = class.profile.unwrap_or(self.schemes.usual());
+                    object::set(new, &["spec", "profile"], profile.as_str());
+                }
+                Ok(())
+            };
+            completed.boxed()
+        })
     }
 
     fn on_create(&self, served: &Served, new: &Value) -> Result<Side, ApiError> {

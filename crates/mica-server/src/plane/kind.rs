@@ -344,6 +344,14 @@ fn audit_errors(audit: &Value, path: &Path) -> ErrorList {
     errors
 }
 
+/// Refuses a profile that there is none of, in the spec of a plane or of a class.
+pub(super) fn profile_errors(object: &Value, spec: &Path) -> Option<Error> {
+    let profile = object::string(object, &["spec", "profile"]);
+    let known = Profile::ALL.map(Profile::as_str);
+    (!profile.is_empty() && Profile::parse(profile).is_none())
+        .then(|| Error::not_supported(&spec.child("profile"), profile, &known))
+}
+
 fn validate_spec(plane: &Value) -> ErrorList {
     let spec = Path::new("spec");
     let mut errors = ErrorList::new();
@@ -353,11 +361,7 @@ fn validate_spec(plane: &Value) -> ErrorList {
     }
     errors.extend(moved::validate(plane, &spec.child("movedTo")));
     errors.extend(moved::validate_from(plane, &spec.child("movedFrom")));
-    let profile = object::string(plane, &["spec", "profile"]);
-    if !profile.is_empty() && Profile::parse(profile).is_none() {
-        let known = Profile::ALL.map(Profile::as_str);
-        errors.push(Error::not_supported(&spec.child("profile"), profile, &known));
-    }
+    errors.extend(profile_errors(plane, &spec));
     let class = object::string(plane, &["spec", "className"]);
     if !class.is_empty() {
         let problems = names::dns1123_subdomain(class);

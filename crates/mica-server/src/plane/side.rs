@@ -1,5 +1,6 @@
 //! What writes to some kinds carry along in the same transaction.
 
+use futures::future::BoxFuture;
 use mica_store::{Compare, Key, Write};
 use serde_json::Value;
 
@@ -30,8 +31,8 @@ impl Side {
 /// Hooks of the registry's writes. The directory of planes is the one implementation: a Plane object and the records that
 /// make the plane usable change together.
 pub trait SideWrites: Send + Sync + 'static {
-    /// Completes a new object before it is prepared and validated.
-    fn complete(&self, served: &Served, new: &mut Value);
+    /// Completes a new object before it is prepared and validated; `None` where nothing is missing.
+    fn complete<'a>(&'a self, served: &Served, new: &'a mut Value) -> Option<BoxFuture<'a, Result<(), ApiError>>>;
 
     fn on_create(&self, served: &Served, new: &Value) -> Result<Side, ApiError>;
 

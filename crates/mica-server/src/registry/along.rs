@@ -42,7 +42,11 @@ impl Registry {
                 let name = object::string(object, &["spec", "ownerRef", "name"]);
                 let at = key(ORGANIZATIONS, None, name);
                 let found = look(&*self.store, &at).await?;
-                let (record, _) = found.ok_or_else(|| ApiError::not_found(&resource(ORGANIZATIONS), name))?;
+                let (record, stored) = found.ok_or_else(|| ApiError::not_found(&resource(ORGANIZATIONS), name))?;
+                if is_leaving(&stored) {
+                    // It began to go after the project was found to be its: the request starts over, and is refused.
+                    return Err(ApiError::stale_plane());
+                }
                 Ok(compares([Compare::Unchanged(at, record.revision)]))
             }
             _ => Ok(Side::default()),

@@ -138,7 +138,9 @@ impl Registry {
         }
         step.record_manager(self, None, &mut object, request.managers).await;
         let mut object = to_stored(served, object);
-        self.side.complete(served, &mut object);
+        if let Some(completed) = self.side.complete(served, &mut object) {
+            completed.await?;
+        }
         self.check_namespace(&step, object::name(&object)).await?;
         self.give_belonging(grant, &mut object).await?;
         let gate = Gate::new(self, grant, Doing::Create(&request.options), Subject::Resource).await?;

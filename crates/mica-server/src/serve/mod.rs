@@ -45,6 +45,7 @@ use crate::request::{self, Address, Located, Path, Query, ResourcePath};
 use crate::scheme::Schemes;
 use crate::seal::Sealing;
 use crate::tenancy::{Tenancy, View};
+use crate::tls::IsKnownHost;
 use crate::{http::limit, metrics};
 use enter::Visitor;
 pub(crate) use warning::warn;
@@ -389,6 +390,21 @@ impl Server {
                 .by_address("Host", host)
                 .await?
                 .map(|plane| Address::Plane(plane.name.clone())),
+        })
+    }
+
+    /// Tells of hosts in handshakes whether they are a plane's: by its project, or because the plane claims it.
+    pub fn known_hosts(self: &Arc<Self>) -> IsKnownHost {
+        let known = Arc::downgrade(self);
+        Box::new(move |host| {
+            let server = known.upgrade();
+            Box::pin(async move {
+                let Some(server) = server else { return false };
+                match server.claimed(&host).await {
+                    Ok(Some(address)) => server.plane(&address).await.is_ok(),
+                    Ok(None) | Err(_) => false,
+                }
+            })
         })
     }
 

@@ -99,6 +99,35 @@ async fn a_profile_is_chosen_once_and_a_copy_has_it() {
     root.at_plane("copy").get(MAPS).await.expect(200);
 }
 
+#[tokio::test]
+async fn planes_of_a_class_have_its_profile_unless_they_choose() {
+    let world = World::start().await;
+    let root = world.root().await;
+    let classes = "/apis/mica.dev/v1alpha1/planeclasses";
+    let class = |profile: &str| json!({"metadata": {"name": "small"}, "spec": {"profile": profile}});
+    root.post(classes, &class("Tiny")).await.expect(422);
+    root.post(classes, &class("Generic")).await.expect(201);
+    let of_class = |name: &str, spec: Value| {
+        let mut plane = plane(name);
+        plane["spec"] = spec;
+        plane["spec"]["className"] = "small".into();
+        plane
+    };
+    let small = root.post(PLANES, &of_class("small", json!({}))).await.expect(201);
+    assert_eq!(text(&small, "/spec/profile"), "Generic");
+    root.at_plane("small").get(DEPLOYMENTS).await.expect(404);
+    root.at_plane("small").get(SERVER).await.expect(404);
+    let chosen = of_class("chosen", json!({"profile": "Kubernetes"}));
+    root.post(PLANES, &chosen).await.expect(201);
+    root.at_plane("chosen").get(DEPLOYMENTS).await.expect(200);
+    // What a plane was born with stays; new ones follow the class.
+    let changed = json!({"spec": {"profile": "Kubernetes"}});
+    root.patch(&format!("{classes}/small"), &changed).await.expect(200);
+    root.at_plane("small").get(DEPLOYMENTS).await.expect(404);
+    let late = root.post(PLANES, &of_class("late", json!({}))).await.expect(201);
+    assert_eq!(text(&late, "/spec/profile"), "Kubernetes");
+}
+
 /// The layer of a profile comes to the store with the first plane of it, and the next server finds it there.
 #[tokio::test]
 async fn a_second_server_serves_planes_of_both_profiles() {

@@ -164,18 +164,8 @@ impl World {
         let (tasks, drain) = (TaskTracker::new(), CancellationToken::new());
         server.start_loops(&tasks, &drain);
         let main = authority.issue_serving("mica", &serving_names([]), now).unwrap();
-        let known = Arc::downgrade(&server);
-        let certificates = ServingCertificates::new(certified_key(&main).unwrap()).with_hosts(
-            authority.clone(),
-            Box::new(move |host| {
-                let server = known.upgrade();
-                Box::pin(async move {
-                    let Some(server) = server else { return false };
-                    host.starts_with("milo-apiserver.project-")
-                        || server.directory.by_address("Host", &host).await.unwrap().is_some()
-                })
-            }),
-        );
+        let certificates =
+            ServingCertificates::new(certified_key(&main).unwrap()).with_hosts(authority.clone(), server.known_hosts());
         let roots = Arc::new(ClientRoots::new(&[authority.certificate().clone()]).unwrap());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = Listener::bind(any, Arc::new(certificates), roots, listen)

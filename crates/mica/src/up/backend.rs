@@ -147,18 +147,6 @@ pub async fn open(store: Arc<dyn Store>, options: ServerOptions) -> anyhow::Resu
     })
 }
 
-/// Whether a host from a handshake is a plane's: by its project, or because the plane claims it.
-pub async fn is_plane_host(server: &Server, host: &str) -> bool {
-    let project = host
-        .strip_prefix("milo-apiserver.project-")
-        .and_then(|rest| rest.strip_suffix(".svc.cluster.local"));
-    let found = match project {
-        Some(project) => server.directory.by_address("Project", project).await,
-        None => server.directory.by_address("Host", host).await,
-    };
-    matches!(found, Ok(Some(_)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ use mica_server::http::ListenOptions;
 use mica_server::metrics::Registry;
 use mica_server::pki::{Authority, Issued, PkiDir, Renewal, admin_kubeconfig, serving_names, write_private};
 use mica_server::serve::Server;
-use mica_server::tls::{ClientRoots, IsKnownHost, ServingCertificates, certified_key};
+use mica_server::tls::{ClientRoots, ServingCertificates, certified_key};
 
 use crate::cli::UpArgs;
 use crate::config::{ListenAddress, Settings};
@@ -164,17 +164,8 @@ impl Pki {
     /// What handshakes show: the server's own certificate, and one for each host that a plane claims.
     fn certificates(&self, server: &Arc<Server>) -> anyhow::Result<ServingCertificates> {
         server.directory.reserve_hosts(self.hosts.clone());
-        let server = Arc::downgrade(server);
-        let is_known: IsKnownHost = Box::new(move |host| {
-            let server = server.clone();
-            Box::pin(async move {
-                match server.upgrade() {
-                    Some(server) => backend::is_plane_host(&server, &host).await,
-                    None => false,
-                }
-            })
-        });
-        Ok(ServingCertificates::new(certified_key(&self.serving)?).with_hosts(self.authority.clone(), is_known))
+        let serving = ServingCertificates::new(certified_key(&self.serving)?);
+        Ok(serving.with_hosts(self.authority.clone(), server.known_hosts()))
     }
 
     fn renewal(&self, certificates: Arc<ServingCertificates>) -> Renewal {

@@ -4,6 +4,8 @@ use http::Method;
 use mica_api::tenancy::API_VERSION;
 use serde_json::{Value, json};
 
+use super::super::admission;
+use super::super::hook::Hook;
 use super::super::world::{PLANES, text};
 use super::{ORGANIZATIONS, PROJECTS, SUSPENSIONS, in_organization, organization, platform, project};
 
@@ -79,6 +81,29 @@ async fn a_project_cannot_leave_its_organization() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_organization_that_begins_to_go_while_a_project_is_looked_at_does_not_get_it() {
+    let (_world, root) = platform().await;
+    let mut acme = organization("acme");
+    acme["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    root.post(ORGANIZATIONS, &acme).await.expect(201);
+    let going = root.clone();
+    let hook = Hook::start(move |seen| {
+        let gone = going.delete("/apis/resourcemanager.miloapis.com/v1alpha1/organizations/acme");
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(gone)).expect(200);
+        admission::yes(seen)
+    })
+    .await;
+    let rule = json!([{"apiGroups": ["resourcemanager.miloapis.com"], "apiVersions": ["*"], "operations": ["CREATE"],
+        "resources": ["projects"]}]);
+    let asked = admission::webhook(&hook.client_config("/"), |webhook| webhook["rules"] = rule);
+    admission::validating(&root, "late", &[asked]).await;
+    let refused = in_organization(&root, "acme").post(PROJECTS, &project("p")).await;
+    assert_eq!(refused.code(), 403, "{}", refused.json());
+    assert!(!hook.seen().is_empty());
+    assert_eq!(root.get(&format!("{PROJECTS}/p")).await.code(), 404);
+}
+
 fn plane_of(project: &str) -> Value {
     json!({"metadata": {"name": format!("project-{project}")}, "spec": {
         "parent": {"apiGroup": "resourcemanager.miloapis.com", "kind": "Project", "name": project},
@@ -98,6 +123,7 @@ async fn only_a_project_that_is_there_gets_its_plane() {
     lying["spec"] = json!({});
     assert_eq!(root.post(PLANES, &lying).await.code(), 422);
     root.post(PLANES, &plane_of("p")).await.expect(201);
+    assert!(!world.server.known_hosts()("milo-apiserver.project-q.svc.cluster.local".to_owned()).await);
     // Both paths, the host, and what says whose it is.
     let who = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let host = "milo-apiserver.project-p.svc.cluster.local";

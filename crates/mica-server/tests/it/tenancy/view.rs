@@ -11,6 +11,7 @@ use super::{
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/widgets";
 
 /// Two organizations with a project, a member and a secret each.
 async fn two(root: &Api) -> (Api, Api) {
@@ -130,6 +131,47 @@ async fn an_organizations_namespace_is_all_that_it_sees_of_namespaces() {
     ] {
         assert_eq!(acme.get(&path).await.code(), 404, "{path}");
     }
+    let secrets = "/api/v1/namespaces/organization-other/secrets";
+    let one = format!("{secrets}/s");
+    let body =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "organization-other"},
+        "stringData": {"a": "b"}})
+        .to_string();
+    let before = root.get(secrets).await.expect(200);
+    for (method, path, kind) in [
+        (Method::POST, secrets, "application/json"),
+        (Method::PUT, &one, "application/json"),
+        (Method::PATCH, &one, "application/merge-patch+json"),
+        (Method::PATCH, &one, "application/apply-patch+yaml"),
+        (Method::DELETE, &one, "application/json"),
+        (Method::DELETE, secrets, "application/json"),
+        (Method::GET, &format!("{secrets}?watch=1"), "application/json"),
+        (Method::GET, &format!("{one}?watch=1"), "application/json"),
+    ] {
+        let said = acme
+            .call(method.clone(), path, &[("content-type", kind)], body.clone())
+            .await;
+        assert_eq!(said.code(), 404, "{method} {path}: {}", said.json());
+    }
+    // Nor by saying so in what is sent.
+    let content = [("content-type", "application/json")];
+    for path in ["/api/v1/namespaces/organization-acme/secrets", "/api/v1/secrets"] {
+        let said = acme.call(Method::POST, path, &content, body.clone()).await;
+        assert!([400, 404, 405].contains(&said.code()), "{path}: {}", said.json());
+    }
+    assert_eq!(root.get(secrets).await.expect(200)["items"], before["items"]);
+    let mut watch = acme.watch("/api/v1/secrets?watch=1").await;
+    assert_eq!(watch.brief().await, "ADDED s");
+    root.post(secrets, &json!({"metadata": {"name": "theirs"}}))
+        .await
+        .expect(201);
+    root.post(
+        "/api/v1/namespaces/organization-acme/secrets",
+        &json!({"metadata": {"name": "ours"}}),
+    )
+    .await
+    .expect(201);
+    assert_eq!(watch.brief().await, "ADDED ours");
     assert_eq!(acme.delete("/api/v1/namespaces/organization-acme").await.code(), 405);
     // What is in no namespace, and what is the platform's, is not there.
     for path in [
@@ -252,6 +294,17 @@ async fn what_a_view_is_of_goes_with_every_user_and_claims_of_it_do_not() {
     assert_eq!(text(&made.json(), "/spec/ownerRef/name"), "acme", "{}", made.json());
 }
 
+/// A definition of somebody else's, whose objects are in no namespace.
+fn widgets(annotations: Value) -> Value {
+    json!({"metadata": {"name": "widgets.example.com", "annotations": annotations}, "spec": {"group": "example.com",
+        "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true,
+        "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+}
+
+fn widget(name: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}})
+}
+
 async fn kinds(api: &Api) -> Vec<String> {
     let served = api.get(GROUP).await;
     let all = served.json()["resources"].as_array().cloned().unwrap_or_default();
@@ -295,12 +348,29 @@ async fn discovery_and_openapi_show_each_context_what_belongs_there() {
         .await
         .expect(200);
     assert!(document.to_string().contains("\"Project\"") && !document.to_string().contains("\"ProjectSuspension\""));
+    // However one asks: all at once, by the older document, and about the core group.
+    let all_at_once = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (path, accept, theirs, nobodys) in [
+        ("/apis", all_at_once, "\"projects\"", "\"projectsuspensions\""),
+        (
+            "/openapi/v2",
+            "application/json",
+            "v1alpha1.Project\"",
+            "v1alpha1.ProjectSuspension\"",
+        ),
+        ("/api", all_at_once, "\"secrets\"", "\"nodes\""),
+        ("/api/v1", "application/json", "\"secrets\"", "\"persistentvolumes\""),
+    ] {
+        for (api, shown) in [(&acme, true), (&ann, false)] {
+            let said = api.call(Method::GET, path, &[("accept", accept)], "").await;
+            let said = said.json().to_string();
+            assert_eq!(said.contains(theirs), shown, "{path}: {said}");
+            assert!(!said.contains(nobodys), "{path}: {said}");
+        }
+    }
     // A definition of somebody else's, annotated later.
-    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com",
-        "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1", "served": true,
-        "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
-    root.post(DEFINITIONS, &definition).await.expect(201);
-    let widgets = "/apis/example.com/v1/widgets";
+    root.post(DEFINITIONS, &widgets(json!({}))).await.expect(201);
+    let widgets = WIDGETS;
     root.until(widgets, 200).await;
     assert_eq!(acme.get(widgets).await.code(), 404);
     let contexts = json!({"metadata": {"annotations": {"discovery.miloapis.com/parent-contexts": "Organization"}}});
@@ -309,16 +379,46 @@ async fn discovery_and_openapi_show_each_context_what_belongs_there() {
         .expect(200);
     acme.until(widgets, 200).await;
     assert_eq!(ann.get(widgets).await.code(), 404);
-    acme.post(
-        widgets,
-        &json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
-    )
-    .await
-    .expect(201);
+    acme.post(widgets, &widget("w")).await.expect(201);
     assert_eq!(names(&acme.get(widgets).await.expect(200)), ["w"]);
     let other = in_organization(&root, "other");
     assert!(names(&other.get(widgets).await.expect(200)).is_empty());
     assert_eq!(other.delete(&format!("{widgets}/w")).await.code(), 404);
+}
+
+#[tokio::test]
+async fn what_is_given_to_another_organization_leaves_one_watch_and_comes_into_the_other() {
+    let (_world, root) = platform().await;
+    let (acme, other) = two(&root).await;
+    let contexts = json!({"discovery.miloapis.com/parent-contexts": "Organization"});
+    root.post(DEFINITIONS, &widgets(contexts)).await.expect(201);
+    acme.until(WIDGETS, 200).await;
+    acme.post(WIDGETS, &widget("w")).await.expect(201);
+    let paths = [
+        format!("{WIDGETS}?watch=1"),
+        format!("{WIDGETS}?watch=1&fieldSelector=metadata.name%3Dw"),
+        "/apis/example.com/v1/watch/widgets/w".to_owned(),
+    ];
+    let (mut theirs, mut others) = (Vec::new(), Vec::new());
+    for path in &paths {
+        let mut watch = acme.watch(path).await;
+        assert_eq!(watch.brief().await, "ADDED w", "{path}");
+        theirs.push(watch);
+        others.push(other.watch(path).await);
+    }
+    let one = format!("{WIDGETS}/w");
+    let label = "resourcemanager.miloapis.com/organization-name";
+    let given = json!({"metadata": {"labels": {label: "other"}}});
+    // Nobody gives from inside, nor takes.
+    assert_eq!(acme.patch(&one, &given).await.code(), 403);
+    assert_eq!(other.patch(&one, &given).await.code(), 404);
+    root.patch(&one, &given).await.expect(200);
+    for (path, (mut gives, mut takes)) in paths.iter().zip(theirs.into_iter().zip(others)) {
+        assert_eq!(gives.brief().await, "DELETED w", "{path}");
+        assert_eq!(takes.brief().await, "ADDED w", "{path}");
+    }
+    assert_eq!(acme.get(&one).await.code(), 404);
+    assert_eq!(names(&other.get(WIDGETS).await.expect(200)), ["w"]);
 }
 
 #[tokio::test]
