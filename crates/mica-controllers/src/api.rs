@@ -110,6 +110,16 @@ impl Refusal {
         }
     }
 
+    /// The plane is on its way here, and takes no requests yet.
+    pub fn is_arriving(&self) -> bool {
+        matches!(self, Self::Status { reason, .. } if reason == "PlaneArriving")
+    }
+
+    /// The plane is on another server.
+    pub fn is_moved(&self) -> bool {
+        matches!(self, Self::Status { reason, .. } if reason == "PlaneMoved")
+    }
+
     /// It has to be read from the beginning.
     pub fn is_expired(&self) -> bool {
         self.code() == 410

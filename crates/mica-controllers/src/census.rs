@@ -17,7 +17,8 @@ use crate::control_plane::plan::mode_name;
 use crate::migration::report::is_over;
 
 const PHASES: [Phase; 4] = [Phase::Provisioning, Phase::Ready, Phase::Migrating, Phase::Failed];
-const STEPS: [MigrationStep; 6] = [
+/// The steps of a migration that is under way.
+pub const STEPS: [MigrationStep; 6] = [
     MigrationStep::Provisioning,
     MigrationStep::Copying,
     MigrationStep::CatchingUp,

@@ -204,7 +204,10 @@ async fn attempt(controller: &dyn Controller, work: &Work) -> Outcome {
     let doing = AssertUnwindSafe(controller.work(&work.request)).catch_unwind();
     match tokio::time::timeout(PATIENCE, doing).await {
         Ok(Ok(Ok(outcome))) => return outcome,
-        Ok(Ok(Err(refusal))) => tell(controller.name(), &work.request, work.failures, &refusal),
+        Ok(Ok(Err(refusal))) => {
+            tell(controller.name(), &work.request, work.failures, &refusal);
+            return after(&work.request, &refusal);
+        }
         Ok(Err(_panic)) => {
             tracing::error!(controller = %controller.name(), item = %work.request, "a controller panicked");
         }
@@ -213,13 +216,64 @@ async fn attempt(controller: &dyn Controller, work: &Work) -> Outcome {
     Outcome::Failed
 }
 
+/// What becomes of an item that failed. A plane that has moved is the affair of its new server, and if it comes back everything
+/// in it is told again.
+fn after(item: &Request, refusal: &Refusal) -> Outcome {
+    match refusal.is_moved() && !item.cluster.is_local() {
+        true => Outcome::Done,
+        false => Outcome::Failed,
+    }
+}
+
+/// Whether somebody should look at what keeps failing.
+fn is_news(failures: u32, refusal: &Refusal) -> bool {
+    failures >= QUIET_FAILURES && !refusal.is_arriving() && !refusal.is_moved()
+}
+
 fn tell(controller: Name, item: &Request, failures: u32, refusal: &Refusal) {
     let cause = std::error::Error::source(refusal)
         .map(ToString::to_string)
         .unwrap_or_default();
-    if failures >= QUIET_FAILURES {
+    if is_news(failures, refusal) {
         tracing::warn!(%controller, %item, failures, %refusal, cause, "a controller fails; it tries again");
     } else {
         tracing::debug!(%controller, %item, failures, %refusal, cause, "a controller failed; it tries again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mica_runtime::ClusterName;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_failing_is_told_unless_its_plane_is_elsewhere_or_on_its_way() {
+        let refused = |code: u16, reason: &str| Refusal::Status {
+            code,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
+        for (refusal, told) in [
+            (refused(500, "InternalError"), true),
+            (refused(503, "ServiceUnavailable"), true),
+            (refused(403, "PlaneSuspended"), true),
+            (refused(503, "PlaneArriving"), false),
+            (refused(421, "PlaneMoved"), false),
+            (Refusal::Late, true),
+        ] {
+            assert_eq!(is_news(QUIET_FAILURES, &refusal), told, "{refusal:?}");
+            assert!(!is_news(0, &refusal), "{refusal:?}");
+        }
+        let item = |cluster: ClusterName| Request::new(cluster, None, "a");
+        for (cluster, reason, again) in [
+            (ClusterName::new("p"), "PlaneMoved", false),
+            (ClusterName::new("p"), "PlaneArriving", true),
+            // What root's controllers want of a plane is not over because it has moved.
+            (ClusterName::local(), "PlaneMoved", true),
+        ] {
+            let outcome = after(&item(cluster), &refused(421, reason));
+            assert_eq!(matches!(outcome, Outcome::Failed), again, "{reason}");
+        }
     }
 }

@@ -195,7 +195,7 @@ fn operator(name: Name, server: Server, api: Api, options: &Options) -> Vec<Arc<
         Name::ControlPlaneRegistration => vec![Arc::new(Registrations::new(api))],
         Name::ControlPlaneEndpoint => vec![
             Arc::new(Endpoints::new(api.clone())),
-            Arc::new(Routes::new(api, settings.home)),
+            Arc::new(Routes::new(api, settings.home, settings.providers)),
         ],
         Name::ControlPlaneClass => vec![Arc::new(Classes::new(api, settings.addons))],
         _ => Vec::new(),

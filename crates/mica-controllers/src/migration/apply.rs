@@ -8,18 +8,20 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mica_api::control_plane::{DECOMMISSIONED_ANNOTATION, DeletionPolicy, Mode, reason};
+use mica_api::plane::address_holder;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::courier::{Way, trouble_of};
 use super::plan::{Keep, Side, Step, other};
 use super::report::Trouble;
-use super::side::Half;
+use super::side::{DECOMMISSIONED, Half, RESERVED};
 use super::{Case, Halves, Migrations};
 use crate::api::{Absent as _, Api, Propagation, Refusal};
 use crate::control_plane::Home;
 use crate::dedicated::Retired;
 use crate::meta::Meta;
+use crate::route::HOSTS;
 
 /// How long changes may take to send just before writes are made to wait for the rest.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -136,12 +138,16 @@ impl Migrations {
     async fn receive(&self, case: &Case<'_>, halves: &Halves, to: Mode) -> Result<(), Refusal> {
         let (old, new) = (halves.at(other(to)), halves.at(to));
         let Some(home) = &new.home else { return Ok(()) };
+        let path = Home::plane_object(case.cluster_path);
+        // One that only held the name may be of another profile, and would keep it.
+        if new.plane.is_some() && new.text("/spec/profile") != old.text("/spec/profile") {
+            return remove(new, &path).await;
+        }
         if new.plane.is_some() {
             let patch = json!({
                 "metadata": {"annotations": {DECOMMISSIONED_ANNOTATION: null}},
                 "spec": {"state": "Arriving", "movedTo": null, "movedFrom": moved_from(old)},
             });
-            let path = Home::plane_object(case.cluster_path);
             return change(new, new.version(), &path, patch).await.map(drop);
         }
         let mut plane = (case.plane)(to);
@@ -155,16 +161,33 @@ impl Migrations {
         create(&home.api, &plane).await
     }
 
-    /// Leaves word on the shared server where the plane is, under the name that it has there.
+    /// Leaves word on the shared server where the plane is, or is to be, under the name that it has there. Its hosts stay its
+    /// own, unless somebody has one by now.
     async fn mark(&self, case: &Case<'_>, halves: &Halves) -> Result<(), Refusal> {
-        let Some(moved_to) = moved_to(halves.at(Mode::Dedicated), case.cluster_path, "Refuse") else {
+        let own = halves.at(Mode::Dedicated);
+        let Some(moved_to) = moved_to(own, case.cluster_path, "Refuse") else {
             return Ok(());
         };
         let mut plane = (case.plane)(Mode::Virtual);
-        plane["metadata"]["annotations"][DECOMMISSIONED_ANNOTATION] = "true".into();
         plane["spec"]["state"] = "Moved".into();
         plane["spec"]["movedTo"] = moved_to;
-        plane["spec"]["profile"] = halves.at(Mode::Dedicated).text("/spec/profile").into();
+        let annotations = &mut plane["metadata"]["annotations"];
+        if matches!(own.side, Side::Absent | Side::Taken(_)) {
+            annotations[DECOMMISSIONED_ANNOTATION] = RESERVED.into();
+            return create(&self.shared.api, &plane).await;
+        }
+        annotations[DECOMMISSIONED_ANNOTATION] = DECOMMISSIONED.into();
+        plane["spec"]["profile"] = own.text("/spec/profile").into();
+        if let Some((hosts, noted)) = own.hosts() {
+            let mut plane = plane.clone();
+            plane["metadata"]["annotations"][HOSTS] = noted;
+            plane["spec"]["addresses"] = hosts;
+            match self.shared.api.create(Home::plane_objects(), &plane).await {
+                Err(refusal) if address_holder(&refusal.to_string()).is_some() => {}
+                Err(refusal) if refusal.is_conflict() => return Ok(()),
+                done => return done.map(drop),
+            }
+        }
         create(&self.shared.api, &plane).await
     }
 

@@ -26,7 +26,7 @@ use crate::dedicated::{self, Provider, Provisioned};
 use crate::turn::Turn;
 use apply::Done;
 use courier::{Couriers, Way};
-use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, Word, other};
+use plan::{Carried, Decision, Drain, Lives, Now, Seen, Side, Step, Wanted, other};
 use report::{Facts, Report, Trouble, is_over};
 use side::Half;
 
@@ -239,10 +239,6 @@ impl Migrations {
                 false => Drain::Pending,
             },
             retry: self.couriers.retry(case.name).0,
-            word: match case.reported {
-                Some(reported) if !is_over(reported.step) && reported.to == Mode::Dedicated => Word::Left,
-                _ => Word::None,
-            },
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Holds {
     /// What the plane was when it moved.
     Data,
     Nothing,
+    /// Nothing, for a plane that may not have been made yet: the name is held first.
+    Name,
 }
 
 /// Both servers.
@@ -86,7 +88,6 @@ pub struct Now {
     pub carried: Carried,
     pub drain: Drain,
     pub retry: Retry,
-    pub word: Word,
 }
 
 /// What the courier does, who copies and sends changes after.
@@ -103,13 +104,6 @@ pub enum Carried {
 pub enum Drain {
     Pending,
     Over,
-}
-
-/// Whether a plane that went to a server of its own leaves word of it. One that was always there has no old address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
-    Left,
-    None,
 }
 
 /// Whether what failed may be tried again.
@@ -159,7 +153,7 @@ pub enum Step {
     Refuse(Mode),
     /// What the plane left behind goes.
     Remove(Mode),
-    /// The shared server is told where the plane is.
+    /// The shared server is told where the plane is, or is to be, and holds its name.
     Mark,
     /// The server of its own is not needed; what happens to its data.
     Retire(Keep),
@@ -261,6 +255,10 @@ fn home(seen: &Seen) -> Home {
         (Moving, Active | Stopped(_)) => Home::At(Mode::Dedicated),
         (Active | Stopped(_), Moving) => Home::At(Mode::Virtual),
         (Silent(why), _) => Home::Unheard(why.clone()),
+        (Moved(forward), Nowhere) if forward.holds != Holds::Data => Home::Unclear(
+            "the plane is on a server that is not run here: that is for the operator that has the server's directory"
+                .to_owned(),
+        ),
         // Whether it has been opened is known there alone.
         (Moving | Moved(_), Nowhere) => Home::Ask,
         (Moving, Silent(why)) => {
@@ -270,6 +268,7 @@ fn home(seen: &Seen) -> Home {
         (_, Active | Stopped(_) | Moving) => Home::At(Mode::Dedicated),
         (_, Silent(why)) => Home::Unheard(why.clone()),
         (Going, _) | (_, Going) => Home::Unheard("a Plane is being deleted".to_owned()),
+        (Moved(forward), Absent | Side::Taken(_)) if forward.holds == Holds::Name => Home::Nowhere,
         (Moved(_), Absent | Side::Taken(_)) | (Absent | Side::Taken(_), Moved(_)) => {
             Home::Unclear("the plane has moved to a server that has nothing of it".to_owned())
         }
@@ -280,7 +279,7 @@ fn home(seen: &Seen) -> Home {
 
 /// Only what holds nothing can go when nobody knows where the plane is.
 fn unclear(seen: &Seen, wanted: Wanted, why: String) -> Step {
-    let mark = matches!(&seen.shared, Side::Moved(forward) if forward.holds == Holds::Nothing);
+    let mark = matches!(&seen.shared, Side::Moved(forward) if forward.holds != Holds::Data);
     match (wanted, &seen.dedicated) {
         (Wanted::Gone, Side::Absent | Side::Nowhere) if mark => Step::Remove(Mode::Virtual),
         _ => Step::Stuck(mica_api::control_plane::reason::PLANE_UNCLEAR, why),
@@ -295,12 +294,19 @@ fn nowhere(seen: &Seen, wanted: Wanted) -> Step {
         }
     }
     match (wanted, &seen.shared, &seen.dedicated) {
-        (Wanted::At(Mode::Dedicated), Side::Taken(holder), Side::Nowhere | Side::Absent) => Step::Stuck(
+        (Wanted::At(Mode::Dedicated), Side::Taken(holder), _) => Step::Stuck(
             mica_api::control_plane::reason::CLUSTER_PATH_TAKEN,
-            format!("the shared server has a plane of this clusterPath, which is {holder}"),
+            format!(
+                "the shared server has a plane of this clusterPath, which is {holder}: make this one anew with another \
+                 spec.virtual.clusterPath"
+            ),
         ),
         (Wanted::At(Mode::Dedicated), _, Side::Nowhere) => Step::Provision,
-        (Wanted::At(Mode::Dedicated), ..) | (_, _, Side::Nowhere) => Step::Settled,
+        // Its name is held on the shared server before there is a plane: of two who want it one is refused.
+        (Wanted::At(Mode::Dedicated), Side::Absent, _) => Step::Mark,
+        (Wanted::At(Mode::Dedicated), ..) => Step::Settled,
+        (_, Side::Moved(_), _) => Step::Remove(Mode::Virtual),
+        (_, _, Side::Nowhere) => Step::Settled,
         (_, _, Side::Taken(_)) => Step::Retire(Keep::Data),
         _ => Step::Retire(Keep::Nothing),
     }
@@ -316,7 +322,7 @@ fn stay(seen: &Seen, here: Mode, wanted: Wanted, now: Now) -> Step {
         (Side::Moving, _) => Step::Unfence(here),
         (_, Side::Moving) => Step::Forward(away),
         (_, Side::Moved(forward)) => left(*forward, away, wanted, now),
-        (_, Side::Absent) if away == Mode::Virtual && wanted != Wanted::Gone && now.word == Word::Left => Step::Mark,
+        (_, Side::Absent) if away == Mode::Virtual && wanted != Wanted::Gone => Step::Mark,
         (_, Side::Absent | Side::Taken(_)) if away == Mode::Virtual => Step::Settled,
         (_, Side::Absent) => Step::Retire(Keep::Nothing),
         (_, Side::Taken(_)) => Step::Retire(Keep::Data),
@@ -348,7 +354,8 @@ fn left(forward: Forward, away: Mode, wanted: Wanted, now: Now) -> Step {
             Drain::Over => Step::Refuse(away),
         },
         Forward {
-            holds: Holds::Nothing, ..
+            holds: Holds::Nothing | Holds::Name,
+            ..
         } if away == Mode::Virtual => Step::Settled,
         _ => clear,
     }

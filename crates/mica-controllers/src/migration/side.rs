@@ -7,6 +7,12 @@ use super::plan::{Forward, Holds, Leads, Requests, Side};
 use super::{Case, Owner};
 use crate::api::{Absent as _, Refusal};
 use crate::control_plane::Home;
+use crate::route::HOSTS;
+
+/// What [`DECOMMISSIONED_ANNOTATION`] says of a Plane that has nothing any more, and of one that never had anything and holds
+/// the name for a plane that is to be made elsewhere.
+pub const DECOMMISSIONED: &str = "true";
+pub const RESERVED: &str = "reserved";
 
 /// A plane as its server has it.
 #[derive(Clone)]
@@ -57,6 +63,13 @@ impl Half {
         self.text("/metadata/resourceVersion")
     }
 
+    /// The hosts that it has from its control plane, as addresses and as they are noted, if it has any.
+    pub fn hosts(&self) -> Option<(Value, Value)> {
+        let plane = self.plane.as_ref()?;
+        let noted = plane["metadata"]["annotations"].get(HOSTS)?.clone();
+        Some((plane["spec"].get("addresses")?.clone(), noted))
+    }
+
     pub fn text(&self, pointer: &str) -> &str {
         let found = self.plane.as_ref().and_then(|plane| plane.pointer(pointer));
         found.and_then(Value::as_str).unwrap_or_default()
@@ -85,7 +98,8 @@ fn read(plane: &Value) -> Side {
             },
             leads: Leads::There,
             holds: match plane["metadata"]["annotations"][DECOMMISSIONED_ANNOTATION].as_str() {
-                Some("true") => Holds::Nothing,
+                Some(DECOMMISSIONED) => Holds::Nothing,
+                Some(RESERVED) => Holds::Name,
                 _ => Holds::Data,
             },
         }),
@@ -132,6 +146,12 @@ mod tests {
             panic!("it has moved");
         };
         assert_eq!((forward.requests, forward.holds), (Requests::Refuse, Holds::Nothing));
+        let mut reserved = moved;
+        reserved["metadata"]["annotations"][DECOMMISSIONED_ANNOTATION] = RESERVED.into();
+        assert!(matches!(
+            read(&reserved),
+            Side::Moved(Forward { holds: Holds::Name, .. })
+        ));
         assert_eq!(reached(&json!({"revision": "0"})), None);
         assert_eq!(reached(&json!({"revision": "12"})), Some(12));
     }

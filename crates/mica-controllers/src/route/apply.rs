@@ -4,10 +4,11 @@ use mica_api::control_plane::{API_VERSION, ENDPOINTS};
 use mica_api::plane::address_holder;
 use serde_json::{Value, json};
 
+use super::Routes;
 use super::gateway::{Found, Routed, has, is_of};
 use super::plan::{self, Observed, Verdict};
-use super::{PLANES, Routes};
 use crate::api::Refusal;
+use crate::control_plane::Home;
 use crate::place::{self, Place};
 use crate::{endpoint, status};
 
@@ -30,6 +31,10 @@ impl Routes {
                 let spec = json!({"spec": wanted.endpoint["spec"]});
                 self.api.merge(&path, &spec).await?;
             }
+        }
+        // A route that it had leads on to who says where the plane is.
+        if observed.own.is_some() {
+            return Ok(Routed::Away);
         }
         let routed = match found {
             Found::NotServed => {
@@ -54,27 +59,44 @@ impl Routes {
         Ok(routed)
     }
 
-    /// Gives the plane the hosts that it should have, and takes those that it should not.
-    pub(super) async fn keep_hosts(&self, observed: &Observed) -> Result<Vec<Verdict>, Refusal> {
-        let Some((claims, plane)) = plan::claims(observed).zip(observed.plane.clone()) else {
+    /// Gives the plane the hosts that it should have, and takes those that it should not. The shared server says who has a
+    /// host, wherever planes live; the one that a plane lives on serves it.
+    pub(super) async fn keep_hosts(&self, observed: &Observed, own: Option<&Home>) -> Result<Vec<Verdict>, Refusal> {
+        let Some(plane) = &observed.plane else {
             return Ok(Vec::new());
         };
-        let name = plane["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let path = place::object(&Place::root(), "mica.dev/v1alpha1", PLANES, None, &name);
+        let wanted = plan::hosts(observed);
+        let verdicts = self.keep(&self.home, plane, &wanted, observed.name()).await?;
+        let (Some(home), Some(plane)) = (own, &observed.own) else {
+            return Ok(verdicts);
+        };
+        let (mut held, mut all) = (Vec::new(), Vec::new());
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Held(host) => held.push(host),
+                other => all.push(other),
+            }
+        }
+        all.extend(self.keep(home, plane, &held, observed.name()).await?);
+        Ok(all)
+    }
+
+    /// Has a Plane of a server have hosts, and no others of its control plane's.
+    async fn keep(&self, home: &Home, plane: &Value, wanted: &[String], whose: &str) -> Result<Vec<Verdict>, Refusal> {
+        let claims = plan::claims(plane, wanted);
+        let name = plane["metadata"]["name"].as_str().unwrap_or_default();
+        let path = Home::plane_object(name);
         let mut verdicts: Vec<Verdict> = claims.held.into_iter().map(Verdict::Held).collect();
-        let mut plane = plane;
+        let mut plane = plane.clone();
         if !claims.drop.is_empty() {
-            plane = self
-                .home
-                .api
-                .merge(&path, &plan::patch(&plane, &claims.drop, None))
-                .await?;
-            self.let_go(&name);
+            let patch = plan::patch(&plane, &claims.drop, None);
+            plane = home.api.merge(&path, &patch).await?;
+            self.let_go(name);
         }
         // Each by itself: one that another plane has is no reason to go without the others.
         for host in claims.add {
             let patch = plan::patch(&plane, &[], Some(&host));
-            let verdict = match self.claim(&path, &patch, host, observed.name()).await? {
+            let verdict = match self.claim(home, (&path, &patch), host, whose).await? {
                 Ok((host, after)) => {
                     plane = after;
                     Verdict::Held(host)
@@ -89,14 +111,14 @@ impl Routes {
     /// Tries to give a plane a host.
     async fn claim(
         &self,
-        path: &str,
-        patch: &Value,
+        home: &Home,
+        (path, patch): (&str, &Value),
         host: String,
         control_plane: &str,
     ) -> Result<Result<(String, Value), Verdict>, Refusal> {
         let mut waits_for = None;
         for _ in 0..CLAIM_TRIES {
-            let refusal = match self.home.api.merge(path, patch).await {
+            let refusal = match home.api.merge(path, patch).await {
                 Ok(after) => return Ok(Ok((host, after))),
                 Err(refusal) => refusal,
             };

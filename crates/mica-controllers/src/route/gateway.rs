@@ -37,6 +37,8 @@ pub enum Routed {
     Refused(String),
     /// The name of the endpoint is somebody else's.
     NameTaken,
+    /// The plane is not on the server that routes lead to.
+    Away,
 }
 
 /// The endpoint and the route as they should be.

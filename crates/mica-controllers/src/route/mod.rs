@@ -1,6 +1,8 @@
 //! Leads hosts to control planes: a host that an endpoint or a class gives a control plane becomes an address of its plane,
 //! which its server then serves with a certificate of its own; where a class has a Gateway, the Gateway's route leads there.
 //!
+//! A plane that lives on a server of its own is served at its hosts there; that they are its own is said on the shared server.
+//!
 //! Only what a ControlPlane names is led anywhere. A plane that has a host keeps it until it lets go: the store lets no two
 //! planes have one. Who waits for a host looks again when the plane that has it changes or goes.
 //!
@@ -14,6 +16,7 @@ mod plain;
 mod plan;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use compact_str::CompactString;
@@ -24,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::api::{Api, Refusal};
 use crate::control_plane::Home;
+use crate::dedicated::Provider;
 use crate::engine::{self, Controller};
 use crate::inputs::{Input, Inputs};
 use crate::meta::{Notice, Object, Seen, What};
@@ -32,7 +36,7 @@ use crate::select::Name;
 use observe::Looked;
 use plain::Plain;
 
-pub use plan::named_in;
+pub use plan::{HOSTS, named_in};
 
 const WORKERS: usize = 8;
 const PLANES: &str = "planes";
@@ -42,8 +46,10 @@ const ROUTE_DEFINITION: &str = "httproutes.gateway.networking.k8s.io";
 
 pub struct Routes {
     api: Api,
-    /// The server that the planes are on.
+    /// The server that virtual control planes share.
     home: Home,
+    /// Who runs servers for dedicated ones.
+    providers: Vec<Arc<dyn Provider>>,
     queue: Queue,
     inputs: Inputs,
     /// Control planes that want nothing of this.
@@ -55,10 +61,11 @@ pub struct Routes {
 }
 
 impl Routes {
-    pub fn new(api: Api, home: Home) -> Self {
+    pub fn new(api: Api, home: Home, providers: Vec<Arc<dyn Provider>>) -> Self {
         Self {
             api,
             home,
+            providers,
             queue: engine::queue(),
             inputs: Inputs::default(),
             plain: Plain::default(),
@@ -141,9 +148,10 @@ impl Controller for Routes {
     }
 
     async fn work(&self, request: &Request) -> Result<Outcome, Refusal> {
-        let observed = match self.observe(&request.name).await? {
-            Looked::At(observed) => observed,
-            Looked::Plain => return Ok(Outcome::Done),
+        let (observed, own) = match Box::pin(self.observe(&request.name)).await? {
+            Looked::At(observed, own) => (observed, own),
+            // When its server is there, its ControlPlane says so and is looked at again.
+            Looked::Plain | Looked::Away => return Ok(Outcome::Done),
             Looked::Gone => {
                 for input in self.inputs.forget(&request.name) {
                     if input.resource() == PLANES {
@@ -154,7 +162,7 @@ impl Controller for Routes {
             }
         };
         let routed = self.keep_gateway(&observed).await?;
-        let verdicts = self.keep_hosts(&observed).await?;
+        let verdicts = self.keep_hosts(&observed, own.as_ref()).await?;
         let now = engine::now();
         if let Some(status) = plan::status(&observed, &routed, &verdicts, &now) {
             self.tell(&observed, &status).await?;

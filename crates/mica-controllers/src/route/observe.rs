@@ -5,9 +5,11 @@ use serde_json::Value;
 
 use super::gateway::{self, Found};
 use super::plain::Plainness;
-use super::plan::Observed;
+use super::plan::{self, Observed};
 use super::{PLANES, Routes};
 use crate::api::{Absent as _, Refusal};
+use crate::control_plane::Home;
+use crate::dedicated::Provisioned;
 use crate::endpoint::{self, read};
 use crate::inputs::Input;
 use crate::place::{self, Place};
@@ -17,7 +19,10 @@ pub enum Looked {
     Gone,
     /// Nothing leads to it by a host.
     Plain,
-    At(Box<Observed>),
+    /// It lives on a server of its own that does not answer, or is not run here.
+    Away,
+    /// What there is, and the server of its own that it lives on.
+    At(Box<Observed>, Option<Home>),
 }
 
 impl Routes {
@@ -37,10 +42,28 @@ impl Routes {
         let of_class = (!class.is_empty()).then(|| Input::new(CLASSES, &class));
         inputs.extend(of_class);
         self.inputs.set(name, inputs.clone());
+        let plane = Home::plane_object(&path);
+        let shared = self.home.api.get(&plane).await.or_absent()?;
+        let shared = shared.filter(|plane| plan::is_its(&control_plane, plane));
+        let leaves = !control_plane["metadata"]["deletionTimestamp"].is_null();
+        let (home, own) = match &shared {
+            Some(shared) if plan::is_away(shared) && !leaves => {
+                let Some(home) = self.own(name).await else {
+                    return Ok(Looked::Away);
+                };
+                let found = home.api.get(&plane).await.or_absent()?;
+                match found.filter(|plane| plan::is_its(&control_plane, plane)) {
+                    Some(plane) => (Some(home), Some(plane)),
+                    None => return Ok(Looked::Away),
+                }
+            }
+            _ => (None, None),
+        };
+        let server = home.as_ref().unwrap_or(&self.home).url.clone();
         let class = self.object(CLASSES, &class).await?;
         let wanted = class
             .as_ref()
-            .and_then(|class| gateway::wanted(&control_plane, class, &self.home.url));
+            .and_then(|class| gateway::wanted(&control_plane, class, &server));
         // The endpoint that it names, or the one that is made for it.
         let endpoint = match &wanted {
             Some(wanted) if named.is_empty() => wanted.endpoint_name().to_owned(),
@@ -54,15 +77,26 @@ impl Routes {
             Some(wanted) => Some(self.route(wanted.route_path().as_str()).await?),
             None => None,
         };
-        let plane = place::object(&Place::root(), "mica.dev/v1alpha1", PLANES, None, &path);
-        Ok(Looked::At(Box::new(Observed {
+        let observed = Observed {
             endpoint: self.object(ENDPOINTS, &endpoint).await?,
-            plane: self.home.api.get(&plane).await.or_absent()?,
-            server: self.home.url.clone(),
+            plane: shared,
+            own,
+            server,
             gateway: wanted.zip(found),
             control_plane,
             class,
-        })))
+        };
+        Ok(Looked::At(Box::new(observed), home))
+    }
+
+    /// The server of its own that a control plane has, if it runs.
+    async fn own(&self, name: &str) -> Option<Home> {
+        for provider in &self.providers {
+            if let Ok(Some(Provisioned::Running { home, .. })) = provider.find(name).await {
+                return Some(home.in_turn(self.api.turn()));
+            }
+        }
+        None
     }
 
     async fn object(&self, plural: &str, name: &str) -> Result<Option<Value>, Refusal> {

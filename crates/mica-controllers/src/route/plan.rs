@@ -21,8 +21,11 @@ pub struct Observed {
     pub class: Option<Value>,
     /// The one it names, or the one that is made for it.
     pub endpoint: Option<Value>,
+    /// The Plane on the shared server: it says who has a host.
     pub plane: Option<Value>,
-    /// The base address of the server.
+    /// The Plane on a server of its own, if it lives there.
+    pub own: Option<Value>,
+    /// The base address of the server that it lives on.
     pub server: String,
     /// What its class wants of a Gateway, and what there is of the route.
     pub gateway: Option<(Wanted, Found)>,
@@ -103,24 +106,26 @@ fn templates(observed: &Observed) -> Vec<String> {
     all.iter().map(|one| template::url(one, &filling)).collect()
 }
 
-/// What is to change about the hosts of a plane. Nothing about one that is not the control plane's.
-pub fn claims(observed: &Observed) -> Option<Claims> {
-    let plane = observed.plane.as_ref()?;
-    let (whose, uid) = (
-        &plane["metadata"]["annotations"][UID_ANNOTATION],
-        &observed.control_plane["metadata"]["uid"],
-    );
-    if whose.is_null() || whose != uid {
-        return None;
-    }
-    let wanted = hosts(observed);
+/// Whether a plane is the control plane's.
+pub fn is_its(control_plane: &Value, plane: &Value) -> bool {
+    let whose = &plane["metadata"]["annotations"][UID_ANNOTATION];
+    !whose.is_null() && *whose == control_plane["metadata"]["uid"]
+}
+
+/// Whether a plane of the shared server lives on another.
+pub fn is_away(plane: &Value) -> bool {
+    matches!(plane["spec"]["state"].as_str(), Some("Moved" | "Arriving"))
+}
+
+/// What is to change about the hosts of a plane.
+pub fn claims(plane: &Value, wanted: &[String]) -> Claims {
     let (ours, present) = (ours(plane), present(plane));
     let is_in = |all: &[String], host: &String| all.contains(host);
-    Some(Claims {
-        drop: ours.iter().filter(|host| !is_in(&wanted, host)).cloned().collect(),
+    Claims {
+        drop: ours.iter().filter(|host| !is_in(wanted, host)).cloned().collect(),
         add: wanted.iter().filter(|host| !is_in(&present, host)).cloned().collect(),
         held: wanted.iter().filter(|host| is_in(&present, host)).cloned().collect(),
-    })
+    }
 }
 
 /// The hosts of a plane that it has from its control plane.
@@ -173,7 +178,7 @@ pub fn status(observed: &Observed, routed: &Routed, verdicts: &[Verdict], now: &
     let said = condition::find(before, types::ROUTED);
     let by_another = said.and_then(named_in).is_some_and(|named| named != name);
     let change = match routed {
-        Routed::NotAsked => by_host(name, verdicts),
+        Routed::NotAsked => by_host(observed, verdicts),
         _ => by_route(observed, routed),
     };
     let Some(change) = change else {
@@ -191,7 +196,8 @@ pub fn status(observed: &Observed, routed: &Routed, verdicts: &[Verdict], now: &
     (after != *before).then(|| json!({"conditions": after}))
 }
 
-fn by_host(name: &str, verdicts: &[Verdict]) -> Option<Change> {
+fn by_host(observed: &Observed, verdicts: &[Verdict]) -> Option<Change> {
+    let name = observed.name();
     let mut held = Vec::new();
     for verdict in verdicts {
         match verdict {
@@ -211,7 +217,11 @@ fn by_host(name: &str, verdicts: &[Verdict]) -> Option<Change> {
     if held.is_empty() {
         return None;
     }
-    let message = format!("{} leads to ControlPlane {name:?}", held.join(", "));
+    let mut message = format!("{} leads to ControlPlane {name:?}", held.join(", "));
+    if observed.own.is_some() {
+        let server = &observed.server;
+        message = format!("{message} at its own server {server}: let DNS say the address of that one");
+    }
     Some(Change::new(types::ROUTED, "True", reason::ROUTED, &message))
 }
 
@@ -221,6 +231,13 @@ fn by_route(observed: &Observed, routed: &Routed) -> Option<Change> {
     let no = |reason: &str, message: &str| Some(Change::new(types::ROUTED, "False", reason, message));
     match routed {
         Routed::NotAsked => None,
+        Routed::Away => no(
+            reason::ROUTE_REFUSED,
+            &format!(
+                "a route of the Gateway leads to the shared server, and ControlPlane {name:?} has one of its own: name an \
+                 endpoint in its spec.endpointRef, or make it Virtual"
+            ),
+        ),
         Routed::Yes => {
             let message = format!("{host} leads to ControlPlane {name:?} by a route of its Gateway");
             Some(Change::new(types::ROUTED, "True", reason::ROUTED, &message))
@@ -266,7 +283,8 @@ mod tests {
     }
 
     fn claimed(observed: &Observed) -> (Vec<String>, Vec<String>, Vec<String>) {
-        let claims = claims(observed).expect("the plane is its own");
+        let plane = observed.plane.as_ref().expect("it is there");
+        let claims = claims(plane, &hosts(observed));
         (claims.drop, claims.add, claims.held)
     }
 
@@ -311,8 +329,8 @@ mod tests {
             "external": "https://{name}.cp.example"}}}),
         );
         assert_eq!(hosts(&seen), ["a.cp.example"]);
-        seen.plane = Some(json!({"metadata": {"name": "a"}}));
-        assert_eq!(claims(&seen), None);
+        assert!(!is_its(&seen.control_plane, &json!({"metadata": {"name": "a"}})));
+        assert!(is_its(&seen.control_plane, seen.plane.as_ref().unwrap()));
         seen.control_plane["metadata"]["deletionTimestamp"] = "t".into();
         assert_eq!(hosts(&seen), [""; 0]);
     }
@@ -337,6 +355,14 @@ mod tests {
         assert_eq!(said(&seen, &held).as_deref(), Some("True Routed Some(a)"));
         assert_eq!(said(&seen, &taken).as_deref(), Some("False HostTaken Some(a)"));
         assert_eq!(said(&seen, &[]), None);
+        seen.own = seen.plane.clone();
+        let at_its_own = status(&seen, &Routed::NotAsked, &held, "t").expect("it is told");
+        assert_eq!(
+            at_its_own["conditions"][0]["message"],
+            "a.cp.example leads to ControlPlane \"a\" at its own server https://mica.example:6440: \
+             let DNS say the address of that one"
+        );
+        assert_eq!(said(&seen, &held).as_deref(), Some("True Routed Some(a)"));
         let of = |name: &str, status: &str| json!({"conditions": [{"type": "Routed", "status": status, "message": format!("h leads to ControlPlane {name:?}")}]});
         let endpoint = seen.endpoint.clone().expect("it is there");
         for (before, verdicts, expected) in [

@@ -248,6 +248,14 @@ mod tests {
     }
 
     #[test]
+    fn who_finds_its_own_name_waits_for_nobody_and_leads_under_another_epoch() {
+        let (now, mut server) = (Instant::now(), Server::default());
+        assert_eq!(turn(&mut election("a"), &mut server, now), Some(1));
+        // Killed, and started again under the same name.
+        assert_eq!(turn(&mut election("a"), &mut server, now), Some(2));
+    }
+
+    #[test]
     fn who_was_late_leads_again_only_under_another_epoch() {
         let (start, mut server) = (Instant::now(), Server::default());
         let mut a = election("a");

@@ -22,12 +22,13 @@ const NAMESPACE: &str = "kube-system";
 const LEASE: &str = "mica-server-controllers";
 
 /// Starts the controllers that the settings choose. They are somebody to the server: what they may do is a role of root.
+/// `identity` is what this server is called among those that take turns.
 pub async fn start(
     settings: &Settings,
     running: &Running,
     metrics: &Registry,
-    authority: &Authority,
-    url: &str,
+    (authority, url): (&Authority, &str),
+    identity: Option<String>,
 ) -> anyhow::Result<()> {
     let admitted = running.server().admit_controllers().await;
     admitted.map_err(|error| anyhow!("letting controllers in: {error}"))?;
@@ -51,7 +52,7 @@ pub async fn start(
     if settings.controllers.is_empty() {
         return Ok(());
     }
-    let (ownership, stop) = (ownership(settings, client.clone()), running.drain.clone());
+    let (ownership, stop) = (ownership(settings, client.clone(), identity), running.drain.clone());
     let working = mica_controllers::run_owned(client, options, ownership.clone(), stop.clone());
     running.tasks.spawn(working);
     running.tasks.spawn(async move { ownership.run(stop).await });
@@ -59,11 +60,15 @@ pub async fn start(
 }
 
 /// Whether it is this server that works. Nobody else opens a store of our own, so there it always is.
-fn ownership(settings: &Settings, client: kube::Client) -> Arc<dyn Ownership> {
+fn ownership(settings: &Settings, client: kube::Client, identity: Option<String>) -> Arc<dyn Ownership> {
     match settings.store {
         StoreAddress::Embedded => Arc::new(All::new()),
         StoreAddress::Etcd(_) => {
-            let leader = Leader::new(client, NAMESPACE, &lease(&settings.controllers)).standby(Standby::Warm);
+            let mut leader = Leader::new(client, NAMESPACE, &lease(&settings.controllers)).standby(Standby::Warm);
+            // Who comes after a kill need not wait for itself.
+            if let Some(identity) = identity {
+                leader = leader.identity(identity);
+            }
             Arc::new(leader.build())
         }
     }

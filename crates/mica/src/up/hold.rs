@@ -2,10 +2,11 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use sha2::{Digest as _, Sha256};
 
 const LOCK: &str = "lock";
 /// What only the owner may look into.
@@ -45,6 +46,17 @@ impl DataDir {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A name that nobody else has who runs: one process at a time holds this directory, of this machine since it was booted.
+    /// Who is started here after a kill has the same.
+    pub fn identity(&self) -> Option<String> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let lock = self.lock.metadata().ok()?;
+        let hash = Sha256::digest(format!("{} {} {}", boot.trim(), lock.dev(), lock.ino()));
+        let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let host = super::host_name().unwrap_or_else(|| "server".to_owned());
+        Some(format!("{host}-{hash}"))
     }
 
     /// Leaves word for whoever comes next: our process id and where we serve.
@@ -117,6 +129,14 @@ mod tests {
         );
         drop(first);
         DataDir::take(&path).unwrap();
+    }
+
+    #[test]
+    fn who_takes_a_directory_after_another_has_its_name_and_nobody_elsewhere_has() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let name = |path: &Path| DataDir::take(path).unwrap().identity().unwrap();
+        assert_eq!(name(one.path()), name(one.path()));
+        assert_ne!(name(one.path()), name(other.path()));
     }
 
     #[test]

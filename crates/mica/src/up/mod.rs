@@ -73,7 +73,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let certificates = Arc::new(pki.certificates(&server)?);
     let roots = Arc::new(ClientRoots::new(&[pki.authority.certificate().clone()])?);
     let kubeconfig = home.path().join(KUBECONFIG);
-    let authority = pki.authority.clone();
+    let (authority, identity) = (pki.authority.clone(), home.identity());
     let running = Running::begin(Parts {
         home: Some(home),
         tcp,
@@ -94,7 +94,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     running
         .tasks
         .spawn(pki.renewal(certificates).run(running.drain.clone()));
-    controllers::start(settings, &running, &registry, &authority, &url).await?;
+    controllers::start(settings, &running, &registry, (&authority, &url), identity).await?;
     announce(&running, &url, &kubeconfig).await?;
     Ok(running)
 }

@@ -8,7 +8,6 @@ const NOW: Now = Now {
     carried: Carried::Idle,
     drain: Drain::Over,
     retry: Retry::Now,
-    word: Word::Left,
 };
 const PASSES: Forward = Forward {
     requests: Requests::Pass,
@@ -19,6 +18,10 @@ const MARK: Forward = Forward {
     requests: Requests::Refuse,
     leads: Leads::There,
     holds: Holds::Nothing,
+};
+const NAME: Forward = Forward {
+    holds: Holds::Name,
+    ..MARK
 };
 /// Writes of a model: more would only make more of the same states.
 const WRITES: u8 = 3;
@@ -48,6 +51,15 @@ impl Model {
             written: 0,
             heard: true,
             wanted: Wanted::At(Mode::Virtual),
+        }
+    }
+
+    /// One that was made on a server of its own, before names were held.
+    fn born_there() -> Self {
+        Self {
+            sides: [Side::Absent, Side::Active],
+            wanted: Wanted::At(Mode::Dedicated),
+            ..Self::new()
         }
     }
 
@@ -193,7 +205,7 @@ impl Model {
 
 fn reachable() -> Vec<Model> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
-    let mut due = vec![Model::new()];
+    let mut due = vec![Model::new(), Model::born_there()];
     while let Some(model) = due.pop() {
         if !known.insert(format!("{model:?}")) {
             continue;
@@ -378,16 +390,68 @@ fn a_plane_that_goes_with_its_control_plane_is_nobody_elses_concern() {
 }
 
 #[test]
-fn a_plane_that_was_always_on_its_own_server_leaves_no_word() {
-    let seen = Seen {
-        shared: Side::Absent,
-        dedicated: Side::Active,
-    };
-    let born = Now {
-        word: Word::None,
-        ..NOW
-    };
-    assert_eq!(plan(&seen, Wanted::At(Mode::Dedicated), born).step, Step::Settled);
+fn a_plane_that_is_to_be_born_on_its_own_server_holds_its_name_first() {
+    use Side::{Absent, Active, Moved, Nowhere};
+    let taken = || Side::Taken("somebody's".to_owned());
+    let (born, elsewhere) = (Wanted::At(Mode::Dedicated), Wanted::At(Mode::Virtual));
+    let (remove, shared) = (Step::Remove(Mode::Virtual), Mode::Virtual);
+    for (shared, own, on, not, gone) in [
+        (Absent, Nowhere, Step::Provision, Step::Settled, Step::Settled),
+        (
+            Absent,
+            Absent,
+            Step::Mark,
+            Step::Retire(Keep::Nothing),
+            Step::Retire(Keep::Nothing),
+        ),
+        // One that was kept, and that it adopts.
+        (
+            Absent,
+            taken(),
+            Step::Mark,
+            Step::Retire(Keep::Data),
+            Step::Retire(Keep::Data),
+        ),
+        (Moved(NAME), Absent, Step::Settled, remove.clone(), remove.clone()),
+        (Moved(NAME), taken(), Step::Settled, remove.clone(), remove.clone()),
+        (Moved(NAME), Active, Step::Settled, Step::Receive(shared), remove),
+    ] {
+        check(shared.clone(), own.clone(), born, &on);
+        check(shared.clone(), own.clone(), elsewhere, &not);
+        check(shared, own, Wanted::Gone, &gone);
+    }
+}
+
+#[test]
+fn of_two_who_want_one_name_the_second_is_told_whose_it_is() {
+    let holder = "ControlPlane \"first\"'s";
+    for own in [Side::Nowhere, Side::Absent, Side::Taken("kept".to_owned())] {
+        let seen = Seen {
+            shared: Side::Taken(holder.to_owned()),
+            dedicated: own,
+        };
+        let decision = plan(&seen, Wanted::At(Mode::Dedicated), NOW);
+        let Step::Stuck("ClusterPathTaken", message) = &decision.step else {
+            panic!("it is not refused: {decision:?}");
+        };
+        assert!(message.contains(holder), "{message}");
+        assert_eq!(decision.lives, Lives::Nowhere);
+    }
+}
+
+#[test]
+fn a_server_that_another_operator_runs_is_not_made_again() {
+    for mark in [MARK, NAME] {
+        for wanted in [Wanted::At(Mode::Dedicated), Wanted::At(Mode::Virtual)] {
+            let seen = Seen {
+                shared: Side::Moved(mark),
+                dedicated: Side::Nowhere,
+            };
+            let decision = plan(&seen, wanted, NOW);
+            assert_eq!(decision.lives, Lives::Unknown);
+            assert!(matches!(decision.step, Step::Stuck("PlaneUnclear", _)), "{decision:?}");
+        }
+    }
 }
 
 #[test]

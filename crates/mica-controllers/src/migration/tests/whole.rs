@@ -174,7 +174,10 @@ async fn a_plane_that_was_born_on_its_own_server_can_go_to_the_shared_one() {
         .unwrap();
     world.settle().await;
     assert!(world.reported().is_none(), "it has not moved");
-    assert!(world.left().await.is_none(), "it was never there");
+    let left = world.left().await.unwrap();
+    let address = home.plane_url("p");
+    assert_eq!(left["spec"]["movedTo"]["server"], address, "its name is held");
+    assert!(shared.map("a").await.unwrap_err().to_string().contains(&address));
     let there = world.at(Mode::Dedicated).await;
     there.map("a").await.unwrap();
     world.want(BACK);

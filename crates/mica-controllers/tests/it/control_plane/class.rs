@@ -94,6 +94,33 @@ async fn limits_roles_and_services_follow_the_class_to_planes_that_are_there() {
 }
 
 #[tokio::test]
+async fn the_profile_of_a_class_is_what_its_planes_are_born_with_and_stays() {
+    let (world, root) = world().await;
+    let deployments = |name: &str| format!("/clusters/{name}/control-plane/apis/apps/v1/deployments");
+    let serves = async |name: &str| ask(&world.client, "GET", &deployments(name), Value::Null).await.is_ok();
+    for (name, profile) in [("generic", "Generic"), ("kubernetes", "Kubernetes")] {
+        class(&root, name, json!({"profile": profile})).await;
+        control_plane(&root, name, json!({"classRef": {"name": name}})).await;
+        until_ready(&root, name).await;
+        assert_eq!(serves(name).await, profile == "Kubernetes");
+        let plane = root.get(&format!("{PLANES}/{name}")).await.unwrap();
+        assert_eq!(plane["spec"]["profile"], profile);
+    }
+    // What is born otherwise stays so, and says it.
+    root.patch(
+        &format!("{CLASSES}/generic"),
+        json!({"spec": {"profile": "Kubernetes"}}),
+    )
+    .await;
+    root.until(&format!("{CONTROL_PLANES}/generic"), "told", |found| {
+        found.is_some_and(|found| message(found, "Provisioned").contains("its profile stays Generic"))
+    })
+    .await;
+    until_ready(&root, "generic").await;
+    assert!(!serves("generic").await);
+}
+
+#[tokio::test]
 async fn a_registration_made_by_itself_can_be_switched_off_and_is_nobody_s_to_take() {
     let (_world, root) = world().await;
     class(&root, "c", json!({"services": ["controllers"]})).await;

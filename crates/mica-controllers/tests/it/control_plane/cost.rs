@@ -13,8 +13,8 @@ const MOST: usize = 60;
 /// What all controllers together ask for one new control plane.
 const NEW: usize = 20;
 
-#[tokio::test]
-async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
+/// A server all of whose requests by controllers are counted.
+async fn counted(controllers: &[&str]) -> (World, Place, Asked) {
     let server = server().await;
     let asked = Asked::default();
     let client = asked.count(world::inside(&server));
@@ -22,8 +22,14 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
         api: Api::new(client.clone()),
         ..world::home(&server)
     });
-    let world = World::with_client(server, client, &["control-plane"], settings).await;
+    let world = World::with_client(server, client, controllers, settings).await;
     let root = world.root();
+    (world, root, asked)
+}
+
+#[tokio::test]
+async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
+    let (_world, root, asked) = counted(&["control-plane"]).await;
     make(
         &root,
         CLASSES,
@@ -65,15 +71,7 @@ async fn at_rest_nothing_is_asked_and_a_change_of_one_looks_at_no_other() {
 
 #[tokio::test]
 async fn a_new_control_plane_costs_no_request_too_many() {
-    let server = server().await;
-    let asked = Asked::default();
-    let client = asked.count(world::inside(&server));
-    let settings = Settings::new(Home {
-        api: Api::new(client.clone()),
-        ..world::home(&server)
-    });
-    let world = World::with_client(server, client, &["*"], settings).await;
-    let root = world.root();
+    let (_world, root, asked) = counted(&["*"]).await;
     control_plane(&root, "warm", json!({})).await;
     until_ready(&root, "warm").await;
     asked.until_quiet().await;
@@ -98,15 +96,7 @@ async fn a_new_control_plane_costs_no_request_too_many() {
 
 #[tokio::test]
 async fn what_cannot_be_done_is_told_and_not_tried_again_until_something_changes() {
-    let server = server().await;
-    let asked = Asked::default();
-    let client = asked.count(world::inside(&server));
-    let settings = Settings::new(Home {
-        api: Api::new(client.clone()),
-        ..world::home(&server)
-    });
-    let world = World::with_client(server, client, &["control-plane"], settings).await;
-    let root = world.root();
+    let (_world, root, asked) = counted(&["control-plane"]).await;
     let class = json!({"modesAllowed": ["Dedicated"]});
     make(&root, CLASSES, "ControlPlaneClass", "dedicated", class).await;
     let class = json!({"addons": ["unknown"]});

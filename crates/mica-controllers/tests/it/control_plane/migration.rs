@@ -1,5 +1,6 @@
 //! Control planes whose mode changes: what becomes of their addresses, credentials and clients.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,6 +9,7 @@ use mica_api::control_plane::{DRAIN_ANNOTATION, DeletionPolicy, KUBECONFIG, Mode
 use mica_controllers::census::Census;
 use mica_controllers::control_plane::Settings;
 use mica_controllers::dedicated::{Provider, Provisioned, Refused, Retired, Wanted};
+use mica_server::authz::User;
 use mica_server::pki::Authority;
 use mica_testkit::TestServer;
 use serde_json::{Value, json};
@@ -21,9 +23,9 @@ use crate::world;
 
 pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Runs a server in this process, for one control plane.
+/// Runs servers in this process.
 pub struct Own {
-    server: Mutex<Option<TestServer>>,
+    servers: Mutex<HashMap<String, TestServer>>,
     authority: Arc<Authority>,
     census: Census,
     changes: broadcast::Sender<String>,
@@ -31,7 +33,17 @@ pub struct Own {
 
 impl Own {
     pub async fn runs(&self) -> bool {
-        self.server.lock().await.is_some()
+        !self.servers.lock().await.is_empty()
+    }
+
+    /// The administrator of a control plane's server.
+    pub async fn client(&self, name: &str) -> mica_testkit::kube::Client {
+        self.servers.lock().await[name].client_inside(User::system())
+    }
+
+    /// The address of a control plane's server.
+    pub async fn url(&self, name: &str) -> String {
+        self.servers.lock().await[name].url()
     }
 }
 
@@ -42,24 +54,24 @@ impl Provider for Own {
     }
 
     async fn provision(&self, wanted: &Wanted) -> Result<Provisioned, Refused> {
-        let mut server = self.server.lock().await;
-        if server.is_none() {
+        let mut servers = self.servers.lock().await;
+        if !servers.contains_key(&wanted.name) {
             let builder = TestServer::builder().authority(self.authority.clone());
             let started = builder.start().await;
             started.server().admit_controllers().await.unwrap();
-            *server = Some(started);
+            servers.insert(wanted.name.clone(), started);
             let _ = self.changes.send(wanted.name.clone());
             // As servers do: it is there when its name is told.
             let message = "it starts".to_owned();
             return Ok(Provisioned::Pending { message });
         }
-        drop(server);
+        drop(servers);
         self.find(&wanted.name).await.map(Option::unwrap)
     }
 
-    async fn find(&self, _name: &str) -> Result<Option<Provisioned>, Refused> {
-        let server = self.server.lock().await;
-        Ok(server.as_ref().map(|server| Provisioned::Running {
+    async fn find(&self, name: &str) -> Result<Option<Provisioned>, Refused> {
+        let servers = self.servers.lock().await;
+        Ok(servers.get(name).map(|server| Provisioned::Running {
             home: world::home(server),
             version: "1.2".to_owned(),
         }))
@@ -69,8 +81,8 @@ impl Provider for Own {
         Ok(())
     }
 
-    async fn retire(&self, _name: &str, _policy: DeletionPolicy) -> Result<Retired, Refused> {
-        self.server.lock().await.take();
+    async fn retire(&self, name: &str, _policy: DeletionPolicy) -> Result<Retired, Refused> {
+        self.servers.lock().await.remove(name);
         Ok(Retired::Done)
     }
 
@@ -79,11 +91,11 @@ impl Provider for Own {
     }
 }
 
-/// A server with an operator, which may run one more.
+/// A server with an operator, which may run others.
 pub async fn two() -> (World, Place, Arc<Own>) {
     let server = server().await;
     let own = Arc::new(Own {
-        server: Mutex::default(),
+        servers: Mutex::default(),
         authority: Arc::new(Authority::generate("test-ca", SystemTime::now()).unwrap()),
         census: Census::default(),
         changes: broadcast::Sender::new(16),

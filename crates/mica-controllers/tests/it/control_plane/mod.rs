@@ -6,6 +6,8 @@ mod class;
 mod consumer;
 mod cost;
 mod credential;
+mod dedicated;
+mod definition;
 mod endpoint;
 mod life;
 mod migration;

@@ -102,3 +102,26 @@ async fn of_two_servers_on_one_store_one_runs_the_controllers_and_the_other_take
     assert_eq!(second.wait().0, Some(0));
     assert_ne!(changed(second_home.path()), Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_and_started_again_has_the_lease_under_its_old_name() {
+    let home = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start().await;
+    let store = ["--store", &etcd.store()];
+    let server = Up::start(home.path(), &store);
+    assert_eq!(run(home.path(), &["plane", "create", "a"]).0, 0);
+    let there = client(home.path()).await;
+    until(&there, SERVERS, |found| holder(found).is_some()).await;
+    let before = send(&there, "GET", SERVERS, &Value::Null).await;
+    server.signal("-KILL");
+    server.wait();
+
+    let _again = Up::start(home.path(), &store);
+    let there = client(home.path()).await;
+    let turns = |found: &Result<Value, u16>| found.as_ref().ok()?["spec"]["leaseTransitions"].as_i64();
+    until(&there, SERVERS, |found| turns(found) > turns(&before)).await;
+    let after = send(&there, "GET", SERVERS, &Value::Null).await;
+    // Nobody waits for a lease of one's own name to end.
+    assert_eq!(holder(&after), holder(&before));
+    see_controllers_work(&there).await;
+}

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mica_api::control_plane::{Migration, MigrationStep};
+use mica_controllers::census::STEPS;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -151,14 +152,6 @@ impl Trial {
     }
 }
 
-const STEPS: [MigrationStep; 6] = [
-    MigrationStep::Provisioning,
-    MigrationStep::Copying,
-    MigrationStep::CatchingUp,
-    MigrationStep::Switching,
-    MigrationStep::Draining,
-    MigrationStep::Decommissioning,
-];
 const BLOWS: [Blow; 6] = [
     Blow::Operator,
     Blow::Operator,

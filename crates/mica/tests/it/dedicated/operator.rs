@@ -26,9 +26,15 @@ async fn a_dedicated_control_plane_is_ready_outlives_the_operator_and_goes_when_
     send(&own, "POST", NAMESPACES, &json!({"metadata": {"name": "kept"}}))
         .await
         .unwrap();
-    // The shared server has no such plane.
-    let plane = get(&root, "/apis/mica.dev/v1alpha1/planes/own").await;
-    assert_eq!(plane.unwrap_err().code, 404);
+    // The shared server has nothing of it but its name, and says where it is.
+    const PLANE: &str = "/apis/mica.dev/v1alpha1/planes/own";
+    let plane = get(&root, PLANE).await.unwrap();
+    assert_eq!(
+        (&plane["spec"]["state"], &plane["spec"]["movedTo"]["server"]),
+        (&json!("Moved"), &json!(endpoint))
+    );
+    let astray = get(&root, "/clusters/own/control-plane/api/v1/namespaces").await;
+    assert_eq!(astray.unwrap_err().code, 421);
 
     let pid = shop.pid("own");
     crash(operator);
@@ -66,6 +72,7 @@ async fn a_dedicated_control_plane_is_ready_outlives_the_operator_and_goes_when_
 
     send(&root, "DELETE", &path, &Value::Null).await.unwrap();
     until_gone(&root, &path).await;
+    assert_eq!(get(&root, PLANE).await.unwrap_err().code, 404);
     assert!(!exists(&shop.servers().join("own")));
     assert_eq!(calls(third), "");
     operator.signal("-TERM");
