@@ -1,6 +1,6 @@
 //! A control plane, its class and endpoint, its plane, and its route.
 
-use mica_api::control_plane::{API_VERSION, CLASSES, CONTROL_PLANES, ControlPlaneSpec, ENDPOINTS};
+use mica_api::control_plane::{API_VERSION, CLASSES, CONTROL_PLANES, ControlPlaneSpec, ENDPOINTS, Mode};
 use serde_json::Value;
 
 use super::gateway::{self, Found};
@@ -19,7 +19,7 @@ pub enum Looked {
     Gone,
     /// Nothing leads to it by a host.
     Plain,
-    /// It lives on a server of its own that does not answer, or is not run here.
+    /// It lives on a server of its own that is not there yet, does not answer, or is not run here.
     Away,
     /// What there is, and the server of its own that it lives on.
     At(Box<Observed>, Option<Home>),
@@ -57,6 +57,8 @@ impl Routes {
                     None => return Ok(Looked::Away),
                 }
             }
+            // Where it will be is not known yet.
+            None if spec.mode == Mode::Dedicated && !leaves => return Ok(Looked::Away),
             _ => (None, None),
         };
         let server = home.as_ref().unwrap_or(&self.home).url.clone();

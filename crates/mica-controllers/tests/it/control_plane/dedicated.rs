@@ -122,3 +122,16 @@ async fn the_host_of_a_plane_leads_to_the_server_that_it_lives_on_and_stays_its_
     .await;
     seen_at(&root, "a", "a.cp.example", &world.server.url()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_leads_to_the_shared_server_is_no_way_to_another_and_says_so() {
+    let (_world, root, own) = two().await;
+    let gateway = json!({"gateway": {"parentRef": {"name": "gw"}, "hostnameTemplate": "{{.Name}}.gw.example"}});
+    make(&root, CLASSES, "ControlPlaneClass", "c", gateway).await;
+    control_plane(&root, "a", json!({"mode": "Dedicated", "classRef": {"name": "c"}})).await;
+    let words = "ControlPlane \"a\" has one of its own: name an endpoint";
+    until_routed(&root, "a-endpoint", "False", "RouteRefused", words).await;
+    let ready = until_ready(&root, "a").await;
+    let address = format!("{}/clusters/a/control-plane", own.url("a").await);
+    assert_eq!(ready["status"]["endpoint"], address);
+}

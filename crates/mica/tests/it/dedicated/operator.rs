@@ -1,9 +1,11 @@
 //! Dedicated control planes as people have them: by a ControlPlane, from the operator in `mica up`.
 
+use mica_api::control_plane::DRAIN_ANNOTATION;
 use serde_json::{Value, json};
 
+use super::super::process::run;
 use super::shop::{calls, exists, kill};
-use super::site::{CONTROL_PLANES, Site, crash, get, inside, is_ready, send, until, until_gone};
+use super::site::{CONTROL_PLANES, Site, client, crash, get, inside, is_ready, send, until, until_gone};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
@@ -109,4 +111,40 @@ async fn with_on_exit_stop_servers_end_with_the_operator_and_come_with_the_next(
     crash(operator);
     get(&own, &kept).await.unwrap();
     assert_eq!(site.own("own"), Some(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_make_a_control_plane_take_it_to_a_server_of_its_own_and_delete_it() {
+    let site = Site::new(&[]);
+    let _operator = site.start();
+    let root = site.administrator().await;
+    let mica = |arguments: &[&str]| {
+        let (code, out, error) = tokio::task::block_in_place(|| run(site.home(), arguments));
+        assert_eq!(code, 0, "{arguments:?}: {error}");
+        (out, error)
+    };
+    let (made, _) = mica(&["control-plane", "create", "shop", "--deletion-policy", "destroy"]);
+    assert!(made.starts_with("controlplane/shop is ready at https://"), "{made}");
+    let no_drain = json!({"metadata": {"annotations": {DRAIN_ANNOTATION: "0s"}}});
+    send(&root, "PATCH", &format!("{CONTROL_PLANES}/shop"), &no_drain)
+        .await
+        .unwrap();
+    let (moved, steps) = mica(&["control-plane", "migrate", "shop", "--to", "dedicated"]);
+    let address = moved.strip_prefix("controlplane/shop is Dedicated at ").unwrap().trim();
+    assert!(!made.contains(address), "{moved}");
+    // Which steps are seen depends on how fast they are.
+    assert!(steps.lines().all(|line| line.starts_with("shop: ")), "{steps}");
+    let (listed, _) = mica(&["control-plane", "list"]);
+    assert!(listed.contains("shop   Dedicated   True    Ready"), "{listed}");
+    let (described, _) = mica(&["control-plane", "describe", "shop"]);
+    assert!(
+        described.contains(address) && described.contains("MigrationCompleted"),
+        "{described}"
+    );
+    let (kubeconfig, _) = mica(&["control-plane", "kubeconfig", "shop"]);
+    let own = client(&kubeconfig).await.unwrap();
+    get(&own, NAMESPACES).await.unwrap();
+    let (gone, _) = mica(&["control-plane", "delete", "shop", "--yes"]);
+    assert_eq!(gone, "controlplane/shop deleted\n");
+    assert!(!exists(&site.shop.servers().join("shop")));
 }
