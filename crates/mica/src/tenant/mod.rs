@@ -11,8 +11,9 @@ use anyhow::bail;
 use http::{Method, StatusCode};
 use mica_api::PlaneName;
 use mica_api::tenancy::{
-    API_VERSION, DISPLAY_NAME_ANNOTATION, GROUP, MAX_ORGANIZATION_NAME, MAX_PROJECT_NAME, ORGANIZATIONS,
-    PROJECT_CLASS_ANNOTATION, PROJECTS, VERSION, organization_path, project_path,
+    API_VERSION, DISPLAY_NAME_ANNOTATION, GROUP, MAX_ORGANIZATION_NAME, MAX_PROJECT_NAME, ORGANIZATION_LABEL,
+    ORGANIZATIONS, PROJECT_CLASS_ANNOTATION, PROJECTS, VERSION, organization_namespace, organization_path,
+    project_path,
 };
 use mica_server::pki::write_private;
 use serde_json::{Value, json};
@@ -255,27 +256,50 @@ async fn delete(client: &mut Client, all: &str, kind: &str, names: &[String], wa
             output::print(&format!("{kind}/{name} deletion has begun\n"))?;
             continue;
         };
-        gone(client, &format!("{all}/{name}"), &format!("{kind} {name:?}"), patience).await?;
+        let end = Instant::now() + patience;
+        while let Some(what) = left(client, all, kind, name).await? {
+            if Instant::now() >= end {
+                bail!(
+                    "{kind} {name:?} is still being deleted after {} s{what}",
+                    patience.as_secs()
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
         output::print(&format!("{kind}/{name} deleted\n"))?;
     }
     Ok(())
 }
 
-async fn gone(client: &mut Client, path: &str, what: &str, patience: Duration) -> anyhow::Result<()> {
-    let end = Instant::now() + patience;
-    loop {
-        let object = match client.json(Method::GET, path, None).await {
-            Ok(object) => object,
-            Err(error) if sight::is(&error, StatusCode::NOT_FOUND) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if Instant::now() >= end {
-            let cleanup = condition(&object, "ResourceCleanup").and_then(|one| one["message"].as_str());
-            let why = cleanup.map(|message| format!(": {message}")).unwrap_or_default();
-            bail!("{what} is still being deleted after {} s{why}", patience.as_secs());
-        }
-        tokio::time::sleep(LOOK).await;
+/// What is left of something that is deleted, in words, if anything is known of it; `None` when all of it is gone.
+async fn left(client: &mut Client, all: &str, kind: &str, name: &str) -> anyhow::Result<Option<String>> {
+    let found = match client.json(Method::GET, &format!("{all}/{name}"), None).await {
+        Ok(found) => return Ok(Some(cleanup(&found))),
+        Err(error) if sight::is(&error, StatusCode::NOT_FOUND) => None,
+        Err(error) => return Err(error),
+    };
+    if kind != "organization" {
+        return Ok(found);
     }
+    // What is an organization's goes after it.
+    let of_it = format!("{}?labelSelector={ORGANIZATION_LABEL}%3D{name}", collection(PROJECTS));
+    let projects = client.json(Method::GET, &of_it, None).await?;
+    if let Some(project) = output::list(&projects, "items").first() {
+        let (name, why) = (name_of(project).unwrap_or_default(), cleanup(project));
+        return Ok(Some(format!(": its project {name:?} is still there{why}")));
+    }
+    let namespace = format!("/api/v1/namespaces/{}", organization_namespace(name));
+    match client.json(Method::GET, &namespace, None).await {
+        Ok(_) => Ok(Some(": its namespace is still there".to_owned())),
+        Err(error) if sight::is(&error, StatusCode::NOT_FOUND) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What holds up the end of a project.
+fn cleanup(object: &Value) -> String {
+    let message = condition(object, "ResourceCleanup").and_then(|one| one["message"].as_str());
+    message.map(|message| format!(": {message}")).unwrap_or_default()
 }
 
 /// Prints or writes a kubeconfig for an address of the server.

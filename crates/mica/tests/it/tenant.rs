@@ -145,6 +145,35 @@ fn a_member_sees_and_uses_what_is_theirs_and_nothing_else() {
 }
 
 #[test]
+fn an_organization_is_deleted_when_all_that_is_its_own_is_gone() {
+    let shell = Shell {
+        home: tempfile::tempdir().unwrap(),
+    };
+    let _server = Up::start(shell.home.path(), &[]);
+    shell
+        .run("mica org create acme; mica project create web --org acme; mica project kubeconfig web -f web.kubeconfig");
+    let held = r#"{"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "held", "finalizers": ["example.com/hold"]}}"#;
+    shell.run(&format!("kubectl --kubeconfig web.kubeconfig create -f - <<<'{held}'"));
+    let said = shell.run("! mica org delete acme --timeout 1s");
+    assert!(
+        said.starts_with(
+            "error: organization \"acme\" is still being deleted after 1 s: its project \"web\" is still there"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("configmaps \"held\" in namespace \"default\" waits for finalizers: example.com/hold"),
+        "{said}"
+    );
+    shell.run("kubectl --kubeconfig web.kubeconfig patch configmap held --type=merge -p '{\"metadata\":{\"finalizers\":null}}'");
+    shell.run("until [ -z \"$(mica project list -o name)\" ]; do sleep 0.05; done");
+    // The name is free when a deletion has returned.
+    shell.run("until mica org create acme; do sleep 0.05; done; mica org delete acme; mica org create acme");
+    assert_eq!(shell.run("mica ctx"), "* /\n    acme\n");
+}
+
+#[test]
 fn a_server_can_be_without_organizations() {
     let home = tempfile::tempdir().unwrap();
     let _server = Up::start(home.path(), &["--tenancy", "absent"]);
