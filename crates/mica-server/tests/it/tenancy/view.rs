@@ -208,6 +208,14 @@ async fn a_user_sees_what_is_about_them_and_the_organizations_they_are_in() {
     }
     assert_eq!(own.get(&format!("{}/ann", members("acme"))).await.code(), 404);
     assert_eq!(own.get(PROJECTS).await.code(), 404);
+    // Nobody makes themselves an owner.
+    let risen = json!({"spec": {"roles": [{"name": "owner"}]}});
+    let refused = own.patch(&format!("{}/acme-only", members("acme")), &risen).await;
+    assert_eq!(refused.code(), 403, "{}", refused.json());
+    let made = own
+        .post(&members("acme"), &membership("z", "acme", "acme-only", &["owner"]))
+        .await;
+    assert_eq!(made.code(), 403, "{}", made.json());
     // Others' views are others'.
     for (api, path) in [
         (as_seen_by(&user, "ann"), MEMBERSHIPS),
