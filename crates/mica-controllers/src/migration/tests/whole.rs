@@ -167,7 +167,9 @@ async fn a_plane_that_was_born_on_its_own_server_can_go_to_the_shared_one() {
     let Residence::At { home, .. } = progress.residence else {
         panic!("it is new, and may be made there");
     };
-    let made = super::plane(Mode::Dedicated);
+    // Of another profile than planes are of on the shared server, where its name is held.
+    let mut made = super::plane(Mode::Dedicated);
+    made["spec"]["profile"] = "Generic".into();
     home.api
         .create(crate::control_plane::Home::plane_objects(), &made)
         .await
@@ -180,8 +182,10 @@ async fn a_plane_that_was_born_on_its_own_server_can_go_to_the_shared_one() {
     assert!(shared.map("a").await.unwrap_err().to_string().contains(&address));
     let there = world.at(Mode::Dedicated).await;
     there.map("a").await.unwrap();
+    assert_eq!(left["spec"]["profile"], "Kubernetes");
     world.want(BACK);
     world.settle().await;
+    assert_eq!(world.left().await.unwrap()["spec"]["profile"], "Generic");
     assert!(shared.map("a").await.unwrap_err().is_conflict());
     let patch = json!({"data": {"k": "3"}});
     let changed = shared.api.merge(&At::path(&format!("{MAPS}/a")), &patch).await;
