@@ -32,7 +32,7 @@ use crate::metrics;
 use crate::objects::OBJECTS;
 use crate::openapi::OpenApi;
 use crate::pki::{Authority, PlaneAuthorities};
-use crate::plane::Context;
+use crate::plane::{Context, born};
 use crate::plane::class::PLANE_CLASSES;
 use crate::plane::directory::Directory;
 use crate::plane::drain::Drainer;
@@ -46,7 +46,6 @@ use crate::serve::Server;
 use crate::serve::pass::Passer;
 use crate::sign::Signer;
 pub use crate::tenancy::Tenancy;
-use crate::tenancy::born;
 
 /// How long a health check waits for the store: as long as upstream's does, and less than probers wait.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -326,8 +325,6 @@ fn base_objects(
     companions: &Companions,
 ) -> Vec<serde_json::Value> {
     let mut objects = bootstrap::objects(profile, range, companions, "1970-01-01T00:00:00Z");
-    if context == Context::Project {
-        born::add(&mut objects, companions);
-    }
+    born::add(&mut objects, context, companions);
     objects
 }

@@ -1,27 +1,29 @@
 //! Puts into a plane what its administrator needs.
 
-use mica_api::control_plane::{ADMIN, ADMIN_NAMESPACE, condition};
+use mica_api::control_plane::{ADMIN, ADMIN_NAMESPACE};
+use mica_machinery::kind::bootstrap::administrator::DEFAULT_ROLE;
 use serde_json::Value;
 
 use super::plan::inside::{self, Placed};
 use super::plan::{Observed, has, text};
+use super::provision::Made;
 use super::reconcile::MANAGER;
 use super::{ControlPlanes, Home};
 use crate::api::{Absent as _, Refusal};
 
 impl ControlPlanes {
-    /// Has the administrator there, with the role that the class says. Returns the uid of its account.
-    pub(super) async fn inside(&self, at: &Observed, home: &Home) -> Result<String, Refusal> {
+    /// Has the administrator there, with the role that the class says. Returns the uid of its account, if it was looked at.
+    pub(super) async fn inside(&self, at: &Observed, home: &Home, made: Made) -> Result<Option<String>, Refusal> {
         let path = at.cluster_path();
         let role = at.role();
-        let known = match at.is_true(condition::BOOTSTRAPPED) {
-            true => Known::There,
-            false => Known::New,
-        };
-        let namespace = put(home, path, known, inside::namespace());
-        futures::try_join!(namespace, bind(home, path, known, &role))?;
-        let account = put(home, path, known, inside::account()).await?;
-        Ok(text(&account, "/metadata/uid").to_owned())
+        // A plane is born with one. If an older server made it, there is nobody to get a token for, and the next look sees to it.
+        if made == Made::Now && role == DEFAULT_ROLE {
+            return Ok(None);
+        }
+        let namespace = put(home, path, inside::namespace());
+        futures::try_join!(namespace, bind(home, path, &role))?;
+        let account = put(home, path, inside::account()).await?;
+        Ok(Some(text(&account, "/metadata/uid").to_owned()))
     }
 
     /// Ends every credential of a control plane's administrator, at once.
@@ -36,8 +38,8 @@ impl ControlPlanes {
     }
 }
 
-/// Has an object there. One that was there at the last look is read first, which costs less than to apply it.
-async fn put(home: &Home, plane: &str, known: Known, placed: Placed) -> Result<Value, Refusal> {
+/// Has an object there. It is read first, which costs less than to apply what is there already.
+async fn put(home: &Home, plane: &str, placed: Placed) -> Result<Value, Refusal> {
     let Placed {
         api_version,
         resource,
@@ -46,8 +48,7 @@ async fn put(home: &Home, plane: &str, known: Known, placed: Placed) -> Result<V
         object,
     } = placed;
     let path = Home::object(plane, api_version, resource, namespace, name);
-    if known == Known::There
-        && let Some(present) = home.api.get(&path).await.or_absent()?
+    if let Some(present) = home.api.get(&path).await.or_absent()?
         && has(&present, &object)
     {
         return Ok(present);
@@ -55,21 +56,14 @@ async fn put(home: &Home, plane: &str, known: Known, placed: Placed) -> Result<V
     home.api.apply(&path, MANAGER, &object).await
 }
 
-/// Whether an administrator was made before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
-    There,
-    New,
-}
-
 /// A binding's role cannot be changed: one that is for another is made anew.
-async fn bind(home: &Home, plane: &str, known: Known, role: &str) -> Result<(), Refusal> {
-    match put(home, plane, known, inside::binding(role)).await {
+async fn bind(home: &Home, plane: &str, role: &str) -> Result<(), Refusal> {
+    match put(home, plane, inside::binding(role)).await {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code() == 422 => {
             let path = Home::object(plane, inside::RBAC, "clusterrolebindings", None, ADMIN);
             home.api.delete_any(&path).await.or_absent()?;
-            put(home, plane, Known::New, inside::binding(role)).await.map(drop)
+            put(home, plane, inside::binding(role)).await.map(drop)
         }
         Err(refusal) => Err(refusal),
     }

@@ -15,20 +15,21 @@ use crate::api::Refusal;
 use crate::place::{self, Place};
 
 impl ControlPlanes {
-    /// Has the Secret there, with a token that is good for a while. How long it is until the next is needed; none if there is
-    /// no address to give yet.
+    /// Has the Secret there, with a token of this account that is good for a while; with a new one if it is not known which.
+    /// How long it is until the next is needed; none if there is no address to give yet.
     pub(super) async fn credentials(
         &self,
         at: &Observed,
         home: &Home,
-        account: &str,
+        account: Option<&str>,
         report: &mut Report,
     ) -> Result<Option<Duration>, Refusal> {
         let Some(endpoints) = report.endpoints.clone() else {
             return Ok(None);
         };
         let now = jiff::Timestamp::now();
-        let token = match credential::usable(at.secret.as_ref(), account, &home.url, now) {
+        let present = |account| credential::usable(at.secret.as_ref(), account, &home.url, now);
+        let token = match account.and_then(present) {
             Some(token) => token,
             None => self.ask(at, home).await?,
         };

@@ -98,10 +98,10 @@ impl ControlPlanes {
             }
             Err(problem) => report.fail(condition::ENDPOINT_READY, &problem),
         }
-        let inside = Box::pin(self.inside(at, home)).await;
+        let inside = Box::pin(self.inside(at, home, made)).await;
         let account = self.blame(report, condition::BOOTSTRAPPED, reason::BOOTSTRAPPING, inside)?;
         report.done(condition::BOOTSTRAPPED, "the administrator is there");
-        let credentials = Box::pin(self.credentials(at, home, &account, report)).await;
+        let credentials = Box::pin(self.credentials(at, home, account.as_deref(), report)).await;
         let renewal = self.blame(
             report,
             condition::CREDENTIALS_READY,

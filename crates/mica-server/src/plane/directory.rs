@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use mica_api::control_plane::CONTROL_PLANE_ANNOTATION;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::Profile;
 use mica_machinery::object;
@@ -645,6 +646,8 @@ fn context(plane: &Value) -> Context {
         .any(|address| object::string(address, &["type"]) == "Project")
     {
         Context::Project
+    } else if object::get(plane, &["metadata", "annotations", CONTROL_PLANE_ANNOTATION]).is_some() {
+        Context::ControlPlane
     } else {
         Context::Plane
     }

@@ -1,6 +1,7 @@
 //! A control plane as requests see it: where its keys are, what it serves, whether it takes writes.
 
 pub mod birth;
+pub mod born;
 pub mod cache;
 pub(crate) mod claim;
 pub mod class;
@@ -106,10 +107,12 @@ pub enum Context {
     Plane,
     /// A project: an address of its type leads here.
     Project,
+    /// A ControlPlane, which it says to belong to.
+    ControlPlane,
 }
 
 impl Context {
-    pub const ALL: [Self; 2] = [Self::Plane, Self::Project];
+    pub const ALL: [Self; 3] = [Self::Plane, Self::Project, Self::ControlPlane];
 }
 
 /// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only.

@@ -4,7 +4,6 @@
 //! The kinds are custom resources of the platform; `docs/design/organizations.md` says why. What is here is what a schema
 //! cannot say. Nothing here is done unless the server was made to serve them ([`Tenancy::Served`]).
 
-pub mod born;
 pub mod index;
 mod install;
 mod view;

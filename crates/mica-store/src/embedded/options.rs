@@ -68,7 +68,7 @@ impl Default for Options {
             keep_free_bytes: 64 << 20,
             checkpoint_log_bytes: 48 << 20,
             checkpoint_memory_bytes: 16 << 20,
-            index_cache_bytes: 64 << 20,
+            index_cache_bytes: 32 << 20,
             record_cache_bytes: 16 << 20,
             range_cache_bytes: 32 << 20,
             hub: Limits::default(),

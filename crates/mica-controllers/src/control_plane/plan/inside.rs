@@ -1,10 +1,9 @@
 //! What every control plane has inside for its administrator.
 
-use mica_api::control_plane::{ADMIN, ADMIN_NAMESPACE, MANAGED_LABEL};
-use serde_json::{Value, json};
-
-pub const RBAC: &str = "rbac.authorization.k8s.io/v1";
-const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+use mica_api::control_plane::{ADMIN, ADMIN_NAMESPACE};
+use mica_machinery::kind::bootstrap::administrator;
+pub use mica_machinery::kind::bootstrap::administrator::{RBAC, managed};
+use serde_json::Value;
 
 /// An object that is to be somewhere in a plane.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,19 +15,13 @@ pub struct Placed {
     pub object: Value,
 }
 
-/// The labels of what the operator keeps in a plane.
-pub fn managed() -> Value {
-    json!({MANAGED_LABEL: "true"})
-}
-
 pub fn namespace() -> Placed {
     Placed {
         api_version: "v1",
         resource: "namespaces",
         namespace: None,
         name: ADMIN_NAMESPACE,
-        object: json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": ADMIN_NAMESPACE, "labels": managed()}}),
+        object: administrator::namespace(),
     }
 }
 
@@ -39,8 +32,7 @@ pub fn account() -> Placed {
         resource: "serviceaccounts",
         namespace: Some(ADMIN_NAMESPACE),
         name: ADMIN,
-        object: json!({"apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": ADMIN, "namespace": ADMIN_NAMESPACE, "labels": managed()}}),
+        object: administrator::account(),
     }
 }
 
@@ -51,9 +43,6 @@ pub fn binding(role: &str) -> Placed {
         resource: "clusterrolebindings",
         namespace: None,
         name: ADMIN,
-        object: json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding",
-            "metadata": {"name": ADMIN, "labels": managed()},
-            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": ADMIN, "namespace": ADMIN_NAMESPACE}]}),
+        object: administrator::binding(role),
     }
 }

@@ -15,12 +15,11 @@ use mica_api::control_plane::{
     ControlPlaneStatus, DeletionPolicy, FINALIZER, Mode, NAME_LABEL, condition, label_value, management_namespace,
     reason,
 };
+use mica_machinery::kind::bootstrap::administrator::DEFAULT_ROLE;
 use serde_json::{Value, json};
 
 use crate::condition::find;
 
-/// The role of an administrator whose class says none.
-const DEFAULT_ROLE: &str = "cluster-admin";
 /// Names that begin like this belong to other front doors.
 const RESERVED_PREFIXES: [&str; 2] = ["project-", "edge-"];
 /// The longest name of a plane.

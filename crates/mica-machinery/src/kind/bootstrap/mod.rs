@@ -3,6 +3,7 @@
 //! Pure data, as kube-apiserver 1.36 and the controllers beside it make it in their first seconds. Objects carry no uid, resourceVersion or
 //! creationTimestamp: who makes a base layer of them adds those. `created` stands where an object's own status holds a time.
 
+pub mod administrator;
 pub mod flow;
 pub mod rbac;
 pub mod workload;
@@ -49,28 +50,39 @@ pub fn objects(profile: Profile, services: ServiceRange, companions: &Companions
 }
 
 pub fn namespaces() -> Vec<Value> {
-    let namespace = |name| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": {NAME_LABEL: name}},
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        })
-    };
     NAMESPACES.into_iter().map(namespace).collect()
+}
+
+/// A namespace as a plane is born with it.
+pub fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {NAME_LABEL: name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    })
+}
+
+/// What a namespace has that a plane is born with.
+pub fn companions_of(namespace: &str, companions: &Companions) -> Vec<Value> {
+    match companions {
+        Companions::Absent => Vec::new(),
+        Companions::Done { root_ca } => vec![service_account(namespace), root_ca_of(namespace, root_ca)],
+    }
 }
 
 /// The `default` service account of each namespace.
 pub fn service_accounts() -> Vec<Value> {
-    let account = |namespace| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "default", "namespace": namespace},
-        })
-    };
-    NAMESPACES.into_iter().map(account).collect()
+    NAMESPACES.into_iter().map(service_account).collect()
+}
+
+fn service_account(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": namespace},
+    })
 }
 
 /// The configmap of each namespace that holds the plane's CA.
