@@ -88,7 +88,8 @@ async fn a_new_control_plane_costs_no_request_too_many() {
         }
         if let Some(least) = least.as_ref().filter(|least| least.len() <= NEW) {
             // Its administrator is there from the plane's birth.
-            let writes = |line: &&String| line.contains("/clusters/") && !line.starts_with("GET ") && !line.contains("/token");
+            let writes =
+                |line: &&String| line.contains("/clusters/") && !line.starts_with("GET ") && !line.contains("/token");
             assert_eq!(least.iter().find(writes), None);
             return;
         }
