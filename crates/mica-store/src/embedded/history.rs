@@ -94,6 +94,8 @@ impl Findings {
             signals.push(signal(&view, &loader, found, &mut bytes)?);
         }
         if self.changes.is_empty() {
+            // A watch that has caught up keeps no room for the next time.
+            self.changes = VecDeque::new();
             self.after = self.complete_to;
         }
         Ok(HistoryPage {
