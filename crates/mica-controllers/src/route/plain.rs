@@ -88,6 +88,15 @@ mod tests {
         }
     }
 
+    /// The same, when it asks for something, or did.
+    fn asking() -> [Meta; 3] {
+        let mut asking = [meta(), meta(), meta()];
+        asking[0].generation = 2;
+        asking[1].deletion_timestamp = Some("t".into());
+        asking[2].annotations.adopt = Some("id".into());
+        asking
+    }
+
     fn notice(meta: &Meta, seen: fn(Arc<Object>) -> Seen) -> Notice {
         let what = What {
             api_version: "controlplane.kplane.dev/v1alpha1".into(),
@@ -119,13 +128,7 @@ mod tests {
         ] {
             assert_eq!(plain.note(&meta(), &spec(named)), Plainness::Other);
         }
-        let mut changed = meta();
-        changed.generation = 2;
-        let mut deleting = meta();
-        deleting.deletion_timestamp = Some("t".into());
-        let mut adopting = meta();
-        adopting.annotations.adopt = Some("id".into());
-        for other in [changed, deleting, adopting] {
+        for other in asking() {
             assert_eq!(plain.note(&other, &nothing), Plainness::Other);
             assert!(!plain.is_as_known(&notice(&meta(), Seen::Present), &meta()));
         }
@@ -144,13 +147,7 @@ mod tests {
         assert!(known(&reported));
         let mut another = meta();
         another.uid = "v".into();
-        let mut changed = meta();
-        changed.generation = 2;
-        let mut deleting = meta();
-        deleting.deletion_timestamp = Some("t".into());
-        let mut adopting = meta();
-        adopting.annotations.adopt = Some("id".into());
-        for other in [another, changed, deleting, adopting] {
+        for other in asking().into_iter().chain([another]) {
             assert!(!known(&other), "{other:?}");
         }
         assert!(!plain.is_as_known(&notice(&meta(), Seen::Gone), &meta()));
