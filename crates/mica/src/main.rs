@@ -29,8 +29,10 @@ use clap::CommandFactory as _;
 use cli::{Cli, Command, EnvtestCommand, NewCommand};
 use dropin::Program;
 
+/// Gives back what is freed, see `.cargo/config.toml`.
+#[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     small_pages();
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     exit::code(done)
 }
 
-/// Memory comes in small pages. In huge ones, which the allocator asks for, a server at rest would take about twice as much:
+/// Memory comes in small pages. In huge ones, which the system may give unasked, a server at rest would take about twice as much:
 /// what is freed is given back only where two megabytes of it are free together.
 fn small_pages() {
     #[cfg(target_os = "linux")]

@@ -42,7 +42,7 @@ use crate::stored::Content;
 const CACHED_PLANES: usize = 10_000;
 
 /// Names of planes kept by id, for answers over all planes. An entry is about 100 bytes.
-const CACHED_NAMES: usize = 50_000;
+const CACHED_NAMES: usize = 20_000;
 
 /// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
 const CACHED_ADDRESSES: usize = 10_000;

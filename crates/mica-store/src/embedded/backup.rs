@@ -233,7 +233,7 @@ fn restore_log(disk: &Arc<dyn Disk>, from: &mut dyn Read, options: &Options) -> 
         if frame.is_empty() {
             log.recycle(frame);
         } else {
-            log.append(frame).map_err(io)?;
+            log.append(frame, marks.newest).map_err(io)?;
         }
         Ok(count)
     };

@@ -161,8 +161,8 @@ impl Log {
         self.buffer = frame.into_buffer();
     }
 
-    /// Makes a frame durable.
-    pub(super) fn append(&mut self, mut frame: FrameBuilder) -> io::Result<()> {
+    /// Makes a frame durable, all of whose changes are after a revision.
+    pub(super) fn append(&mut self, mut frame: FrameBuilder, before: Revision) -> io::Result<()> {
         let active = self.active.as_mut().expect("room has been made");
         let bytes = frame.finish(&self.store);
         debug_assert!(
@@ -175,7 +175,11 @@ impl Log {
             .write_all_at(bytes, active.tail)
             .and_then(|()| active.segment.file.sync());
         match written {
-            Ok(()) => active.tail = (active.tail + bytes.len() as u64).next_multiple_of(FRAME_ALIGN),
+            Ok(()) => {
+                let start = active.tail;
+                active.tail = (start + bytes.len() as u64).next_multiple_of(FRAME_ALIGN);
+                active.segment.grew(before, start, active.tail);
+            }
             Err(_) => active.closed = true,
         }
         self.buffer = frame.into_buffer();
@@ -226,11 +230,8 @@ impl Log {
             });
         }
         let name = Segment::file_name(number);
-        let segment = Arc::new(Segment {
-            header,
-            name,
-            file: prepared.file,
-        });
+        let segment = Arc::new(Segment::new(header, name, prepared.file));
+        segment.ends_at(SEGMENT_HEADER);
         self.segments.insert(segment.clone());
         if let Some(old) = self.active.take() {
             self.sealed_bytes += old.tail;

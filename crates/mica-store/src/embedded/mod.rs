@@ -309,29 +309,45 @@ impl Store for EmbeddedStore {
         if limit <= INLINE_PAGE {
             return self.inner.engine.range(range, at, after, limit);
         }
-        let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
-        blocking(move || engine.range(&range, at, after.as_ref(), limit)).await
+        // Most planes hold few of anything.
+        if let Some(page) = self.inner.engine.small_range(range, at, after, INLINE_PAGE)? {
+            return Ok(page);
+        }
+        let (range, after) = (range.clone(), after.cloned());
+        self.inner
+            .engine
+            .blocking(move |engine| engine.range(&range, at, after.as_ref(), limit))
+            .await?
     }
 
     async fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {
         if keys.len() <= INLINE_PAGE {
             return self.inner.engine.get_many(keys, at);
         }
-        let (engine, keys) = (self.inner.engine.clone(), keys.to_vec());
-        blocking(move || engine.get_many(&keys, at)).await
+        let keys = keys.to_vec();
+        self.inner
+            .engine
+            .blocking(move |engine| engine.get_many(&keys, at))
+            .await?
     }
 
     async fn count(&self, range: &KeyRange, at: Option<Revision>, after: Option<&Key>) -> Result<u64, ReadError> {
         if let Some(count) = self.inner.engine.cached_count(range, at, after) {
             return Ok(count);
         }
-        let (engine, range, after) = (self.inner.engine.clone(), range.clone(), after.cloned());
-        blocking(move || engine.count(&range, at, after.as_ref())).await
+        let (range, after) = (range.clone(), after.cloned());
+        self.inner
+            .engine
+            .blocking(move |engine| engine.count(&range, at, after.as_ref()))
+            .await?
     }
 
     async fn usage(&self, range: &KeyRange) -> Result<Usage, ReadError> {
-        let (engine, range) = (self.inner.engine.clone(), range.clone());
-        blocking(move || Ok(engine.usage(&range)?)).await
+        let range = range.clone();
+        self.inner
+            .engine
+            .blocking(move |engine| Ok(engine.usage(&range)?))
+            .await?
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, CommitError> {
@@ -380,14 +396,5 @@ impl Store for EmbeddedStore {
 
     fn end_watches(&self, plane: mica_api::PlaneId) {
         self.inner.engine.hub.end_plane(plane);
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
-) -> Result<T, ReadError> {
-    match tokio::task::spawn_blocking(read).await {
-        Ok(answer) => answer,
-        Err(error) => Err(ReadError::Unavailable(error.into())),
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Semaphore;
+
 use super::cache::{Cache, Read};
 use super::format::Entry;
 use super::index::{Index, View};
@@ -72,6 +74,9 @@ impl From<Damage> for CommitError {
     }
 }
 
+/// Threads for reads that take a while. Each keeps some memory for as long as it is there.
+const READERS: usize = 8;
+
 /// What readers, the committer and the background work share.
 pub(super) struct Engine {
     pub(super) index: Arc<Index>,
@@ -81,6 +86,7 @@ pub(super) struct Engine {
     compacted: AtomicU64,
     /// What the index knows of planes' last changes is complete only after this revision.
     pub(super) planes_since: Revision,
+    readers: Arc<Semaphore>,
 }
 
 impl Engine {
@@ -99,7 +105,22 @@ impl Engine {
             cache,
             compacted: AtomicU64::new(compacted.0),
             planes_since,
+            readers: Arc::new(Semaphore::new(READERS)),
         }
+    }
+
+    /// Does a read that takes a while, where it holds up nobody.
+    pub(super) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let permit = self.readers.clone().acquire_owned().await;
+        let engine = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(&engine)
+        });
+        reading.await.map_err(|error| ReadError::Unavailable(error.into()))
     }
 
     pub(super) fn compacted(&self) -> Revision {
@@ -189,9 +210,36 @@ impl Engine {
         after: Option<&Key>,
         limit: usize,
     ) -> Result<Page, ReadError> {
+        let page = self.list(range, at, after, limit, |_| true)?;
+        Ok(page.expect("every page is wanted"))
+    }
+
+    /// The page of a range that holds no more than so many records; `None` if it does.
+    pub(super) fn small_range(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+        most: usize,
+    ) -> Result<Option<Page>, ReadError> {
+        self.list(range, at, after, most, |next| next.is_none())
+    }
+
+    /// Finds a page, and reads it if it is wanted for what follows it.
+    fn list(
+        &self,
+        range: &KeyRange,
+        at: Option<Revision>,
+        after: Option<&Key>,
+        limit: usize,
+        is_wanted: impl FnOnce(Option<&Key>) -> bool,
+    ) -> Result<Option<Page>, ReadError> {
         let (view, segments) = self.view()?;
         let (revision, read_at) = self.revisions(&view, range, at)?;
         let (entries, next) = view.list(range, read_at, after, limit)?;
+        if !is_wanted(next.as_ref()) {
+            return Ok(None);
+        }
         let wanted: Vec<_> = entries.iter().map(|(key, entry)| (key.as_str(), *entry)).collect();
         let (values, value_bytes) = self.loader(&segments).load_many(&wanted)?;
         let records = entries.into_iter().zip(values);
@@ -215,11 +263,11 @@ impl Engine {
             };
             self.cache.keep_run(range, after, &read, read_at);
         }
-        Ok(Page {
+        Ok(Some(Page {
             records,
             revision,
             more,
-        })
+        }))
     }
 
     pub(super) fn get_many(&self, keys: &[Key], at: Revision) -> Result<Vec<Option<Record>>, ReadError> {

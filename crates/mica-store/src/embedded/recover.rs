@@ -90,6 +90,10 @@ pub(super) fn recover(directory: &Path, disk: &Arc<dyn Disk>, options: &Options)
     } else {
         Reuse::StartNew
     };
+    for (segment, next) in found.iter().zip(found.iter().skip(1)) {
+        segment.ends_at(next.header.previous_length);
+    }
+    last.ends_at(end);
     let sealed_bytes = found.iter().skip(1).map(|segment| segment.header.previous_length).sum();
     Ok(Recovered {
         store,
@@ -175,7 +179,7 @@ fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, OpenError> {
     if header.segment != number {
         return Err(corrupt("the header is another segment's"));
     }
-    Ok(Segment { header, name, file })
+    Ok(Segment::new(header, name, file))
 }
 
 fn read_header(file: &dyn DiskFile) -> std::io::Result<Vec<u8>> {

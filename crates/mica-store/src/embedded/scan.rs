@@ -9,6 +9,7 @@ use super::format::{FRAME_ALIGN, FRAME_HEADER, SEGMENT_HEADER, StoreId, frame_is
 use super::read::Damage;
 use super::segment::Segment;
 
+/// Bytes read at once.
 const WINDOW: usize = 1 << 20;
 
 /// How much of a segment counts.
@@ -30,6 +31,7 @@ pub(super) struct FrameScanner<'a> {
     offset: u64,
     file_len: u64,
     window: Vec<u8>,
+    window_bytes: usize,
     window_start: u64,
 }
 
@@ -46,6 +48,7 @@ impl<'a> FrameScanner<'a> {
             offset,
             file_len,
             window: Vec::new(),
+            window_bytes: WINDOW,
             window_start: 0,
         };
         if let Extent::Known(end) = extent
@@ -57,6 +60,11 @@ impl<'a> FrameScanner<'a> {
         Ok(scanner)
     }
 
+    /// Reads fewer bytes at once.
+    pub(super) fn with_window(self, window_bytes: usize) -> Self {
+        Self { window_bytes, ..self }
+    }
+
     /// Where the frames read so far end.
     pub(super) fn offset(&self) -> u64 {
         self.offset
@@ -65,10 +73,7 @@ impl<'a> FrameScanner<'a> {
     /// The next frame and its offset; `None` at the end of what counts.
     pub(super) fn next_frame(&mut self) -> Result<Option<(u64, &[u8])>, Damage> {
         let start = self.offset;
-        let end = match self.extent {
-            Extent::Known(end) => end,
-            Extent::Open => self.file_len,
-        };
+        let end = self.end();
         if start >= end {
             return Ok(None);
         }
@@ -81,6 +86,13 @@ impl<'a> FrameScanner<'a> {
         self.offset = (start + length as u64).next_multiple_of(FRAME_ALIGN);
         let from = (start - self.window_start) as usize;
         Ok(Some((start, &self.window[from..from + length])))
+    }
+
+    fn end(&self) -> u64 {
+        match self.extent {
+            Extent::Known(end) => end,
+            Extent::Open => self.file_len,
+        }
     }
 
     /// The length of the valid frame at an offset; its bytes are in the window then.
@@ -108,8 +120,8 @@ impl<'a> FrameScanner<'a> {
         if held {
             return Ok(());
         }
-        let rest = usize::try_from(self.file_len - start).unwrap_or(usize::MAX);
-        self.window.resize(length.max(WINDOW.min(rest)), 0);
+        let rest = usize::try_from(self.end() - start).unwrap_or(usize::MAX);
+        self.window.resize(length.max(self.window_bytes.min(rest)), 0);
         self.window_start = start;
         self.segment
             .file

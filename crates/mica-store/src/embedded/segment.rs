@@ -9,24 +9,74 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::disk::{Disk, DiskFile};
-use super::format::{Entry, LogRecord, SegmentHeader};
+use super::format::{Entry, LogRecord, SEGMENT_HEADER, SegmentHeader};
 use super::read::Damage;
+use crate::store::Revision;
 
 /// Records read with one call to the file system when they lie close together.
 const CHUNK: u64 = 256 << 10;
 /// Bytes between two records that are read along rather than skipped.
 const GAP: u64 = 4 << 10;
 
+/// Bytes of log between two places that are remembered by their revision.
+const MARK_EVERY: u64 = 256 << 10;
+
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
+    written: Mutex<Written>,
+}
+
+/// How far a segment is written, and where in it some revisions are.
+#[derive(Default)]
+struct Written {
+    /// Every frame before is whole and durable.
+    end: u64,
+    /// Revisions and offsets, ascending: no change up to the revision lies behind the offset.
+    marks: Vec<(Revision, u64)>,
 }
 
 impl Segment {
+    pub(super) fn new(header: SegmentHeader, name: String, file: Arc<dyn DiskFile>) -> Self {
+        let written = Mutex::default();
+        Self {
+            header,
+            name,
+            file,
+            written,
+        }
+    }
+
+    /// Where what counts of it ends: everything that a view of the index shows is before.
+    pub(super) fn end(&self) -> u64 {
+        self.written.lock().end
+    }
+
+    pub(super) fn ends_at(&self, end: u64) {
+        self.written.lock().end = end;
+    }
+
+    /// A frame was added. No revision up to `before` is in it or follows it.
+    pub(super) fn grew(&self, before: Revision, frame: u64, end: u64) {
+        let mut written = self.written.lock();
+        let last = written.marks.last().map_or(SEGMENT_HEADER, |(_, offset)| *offset);
+        if frame >= last + MARK_EVERY {
+            written.marks.push((before, frame));
+        }
+        written.end = end;
+    }
+
+    /// The beginning of a frame that no change up to a revision follows, not far before the first that does.
+    pub(super) fn place_after(&self, revision: Revision) -> u64 {
+        let written = self.written.lock();
+        let passed = written.marks.partition_point(|(before, _)| *before <= revision);
+        passed.checked_sub(1).map_or(SEGMENT_HEADER, |at| written.marks[at].1)
+    }
+
     pub(super) fn number(&self) -> u32 {
         self.header.segment
     }

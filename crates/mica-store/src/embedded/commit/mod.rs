@@ -274,20 +274,20 @@ impl Committer {
             signals,
             ..
         } = frame;
-        self.newest = newest;
+        let before = std::mem::replace(&mut self.newest, newest);
         if builder.is_empty() {
             self.log.recycle(builder);
             return Ok((newest, signals));
         }
-        let before = self.log.bytes();
-        if let Err(error) = self.log.append(builder) {
+        let bytes_before = self.log.bytes();
+        if let Err(error) = self.log.append(builder, before) {
             tracing::error!(%error, "a write to the log failed; the log goes on in a new segment");
             return Err(match self.log.disown_tail(self.marks()) {
                 Ok(()) => WriteError::Lost(error),
                 Err(_) => WriteError::Unknown(error),
             });
         }
-        self.written += self.log.bytes() - before;
+        self.written += self.log.bytes() - bytes_before;
         for (segment, bytes) in live {
             *self.live.entry(segment).or_default() += bytes;
         }

@@ -8,9 +8,9 @@ use std::collections::BinaryHeap;
 use mica_api::PlaneId;
 
 use super::batch::from_by_resource;
-use super::view::{OldVersion, View, current_entry, old_version, prefix_bounds, resource_bounds};
+use super::view::{Bounds, OldVersion, View, current_entry, old_version, prefix_bounds, resource_bounds};
 use super::{Table, damaged};
-use crate::embedded::format::{End, EndKind, Entry};
+use crate::embedded::format::{EndKind, Entry};
 use crate::embedded::read::Damage;
 use crate::key::{Key, KeyRange};
 use crate::store::Revision;
@@ -58,8 +58,7 @@ impl View {
                 }
             }
             _ => {
-                let prefix = range.prefix().expect("only ranges of adjoining keys are scanned");
-                let bounds = prefix_bounds(&prefix, None).expect("a range without a beginning is not empty");
+                let bounds = range_bounds(range);
                 for pair in self.scan(Table::Current, bounds.clone()) {
                     let (key, entry) = current_entry(&pair?)?;
                     earliest.offer(entry.revision, || FoundChange::Put(key, entry));
@@ -88,20 +87,32 @@ impl View {
         Ok(())
     }
 
-    /// The version that a put replaced.
-    pub(in crate::embedded) fn replaced_by(&self, key: &Key, put: Revision) -> Result<Option<Entry>, Damage> {
-        let Some(before) = put.0.checked_sub(1) else {
+    /// The version that a change replaced or deleted.
+    pub(in crate::embedded) fn superseded_by(&self, key: &Key, change: Revision) -> Result<Option<Entry>, Damage> {
+        let Some(before) = change.0.checked_sub(1) else {
             return Ok(None);
         };
         let older = self.older_version(key, Revision(before))?;
-        let replaced = End {
-            revision: put,
-            kind: EndKind::Replaced,
-        };
         Ok(older
-            .filter(|version| version.end == replaced)
+            .filter(|version| version.end.revision == change)
             .map(|version| version.entry))
     }
+
+    /// Whether [`Self::changes`] would look at more than so many keys, about.
+    pub(in crate::embedded) fn holds_more_than(&self, range: &KeyRange, many: usize) -> Result<bool, Damage> {
+        let (table, bounds) = match range {
+            KeyRange::One(_) => return Ok(many == 0),
+            KeyRange::AllPlanes(resource) => (Table::ByResource, resource_bounds(resource.as_key(), None)),
+            _ => (Table::Current, range_bounds(range)),
+        };
+        let further = self.scan(table, bounds).nth(many);
+        further.transpose().map(|key| key.is_some())
+    }
+}
+
+fn range_bounds(range: &KeyRange) -> Bounds {
+    let prefix = range.prefix().expect("only ranges of adjoining keys are scanned");
+    prefix_bounds(&prefix, None).expect("a range without a beginning is not empty")
 }
 
 /// Collects the changes with the smallest revisions.

@@ -34,7 +34,7 @@ pub(in crate::embedded) struct OldVersion {
 /// Some keys in order, and the one that follows if one does.
 type Listed = (Vec<(Key, Entry)>, Option<Key>);
 type Pair = (lsm_tree::Slice, lsm_tree::Slice);
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl View {
     pub(super) fn new(index: Arc<Index>, sequence: SeqNo, revision: Revision, any_dropped: bool) -> Self {
