@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod kill;
 mod limits;
+mod missed;
 mod model;
 mod reading;
 mod restart;

@@ -1,0 +1,89 @@
+//! What a watch missed is told alike, whether it is found by reading the log or by looking at the keys of its range.
+
+use bytes::Bytes;
+use mica_api::{GroupResource, PlaneId};
+use mica_store::embedded::EmbeddedStore;
+use mica_store::{Change, Key, KeyRange, PlaneKeys, Revision, Signal, Store, Txn, Write};
+
+use super::tiny;
+
+/// A key with the values before and after, and the revision.
+type Told = (Revision, Key, Option<Bytes>, Option<Bytes>);
+
+async fn commit(store: &EmbeddedStore, write: Write) -> Revision {
+    let (compares, writes) = (Vec::new(), vec![write]);
+    store.commit(Txn { compares, writes }).await.unwrap().revision
+}
+
+/// The first changes that a watch tells of a range after a revision.
+async fn told(store: &EmbeddedStore, range: &KeyRange, after: Revision, count: usize) -> Vec<Told> {
+    let mut watch = store.watch(range.clone(), after).await.unwrap();
+    let mut told = Vec::new();
+    while told.len() < count {
+        let signal = std::future::poll_fn(|cx| watch.poll_next(cx)).await.unwrap();
+        let Signal::Event(event) = signal else {
+            panic!("no plane was dropped")
+        };
+        let value = match &event.change {
+            Change::Put(value) => Some(value.clone()),
+            Change::Delete => None,
+        };
+        let previous = event.previous.as_ref().map(|record| record.value.clone());
+        told.push((event.revision, event.key.clone(), previous, value));
+    }
+    told
+}
+
+/// Few keys that change often, which are looked at, among many that change once or twice, for which the log is read; in
+/// segments of a few records.
+#[tokio::test]
+async fn it_does_not_matter_how_a_change_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), tiny()).unwrap();
+    let busy = GroupResource::new("", "busy");
+    let many = GroupResource::new("example.com", "many");
+    let plane = |number| PlaneKeys::new(PlaneId::from_random(number));
+    let mut happened: Vec<Told> = Vec::new();
+    let mut values = std::collections::BTreeMap::<Key, Bytes>::new();
+    for step in 0..2_000_u64 {
+        let key = match step % 4 {
+            0 => plane(1).object(&busy, Some("ns"), &format!("b{}", step % 3)),
+            _ => plane(step % 7).object(&many, Some("ns"), &format!("m{}", step % 900)),
+        };
+        let previous = values.get(&key).cloned();
+        let write = if previous.is_some() && step % 5 == 0 {
+            values.remove(&key);
+            Write::Delete { key: key.clone() }
+        } else {
+            let value = Bytes::from(format!("{step:0>900}"));
+            values.insert(key.clone(), value.clone());
+            let (key, ttl) = (key.clone(), None);
+            Write::Put { key, value, ttl }
+        };
+        let revision = commit(&store, write).await;
+        happened.push((revision, key.clone(), previous, values.get(&key).cloned()));
+        if step == 500 {
+            store.compact(revision).await.unwrap();
+        }
+    }
+    let keys = happened.iter().map(|(_, key, ..)| key.clone());
+    let ranges = [
+        KeyRange::All,
+        KeyRange::AllPlanes(busy.clone()),
+        KeyRange::AllPlanes(many.clone()),
+        plane(1).all(),
+        plane(1).resource(&busy),
+        plane(3).namespace(&many, "ns"),
+        KeyRange::One(keys.max().unwrap()),
+    ];
+    for range in ranges {
+        for from in [501, 700, 1_500, 1_900] {
+            let after = happened[from].0;
+            let expected = happened[from + 1..].iter().filter(|(_, key, ..)| range.contains(key));
+            let expected: Vec<_> = expected.cloned().collect();
+            let told = told(&store, &range, after, expected.len()).await;
+            assert!(told == expected, "{range:?} after {after:?}");
+        }
+    }
+    store.close();
+}
