@@ -60,7 +60,7 @@ impl Segment {
         self.written.lock().end = end;
     }
 
-    /// A frame was added. No revision up to `before` is in it or follows it.
+    /// A frame was added. No change up to `before` is in it or follows it.
     pub(super) fn grew(&self, before: Revision, frame: u64, end: u64) {
         let mut written = self.written.lock();
         let last = written.marks.last().map_or(SEGMENT_HEADER, |(_, offset)| *offset);

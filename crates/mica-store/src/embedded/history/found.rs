@@ -9,7 +9,7 @@ use super::Page;
 use crate::embedded::index::changes::{Found, FoundChange};
 use crate::embedded::read::Damage;
 use crate::key::KeyRange;
-use crate::store::{Record, Revision};
+use crate::store::Revision;
 
 /// Changes found with one look at the range. Their places take about 200 bytes each.
 const SCAN: usize = 32 << 10;
@@ -77,14 +77,7 @@ fn add(page: &mut Page<'_>, found: Found) -> Result<(), Damage> {
         FoundChange::Delete(key, entry) => (key, None, Some(entry)),
     };
     let put = put.map(|entry| page.load(&key, &entry)).transpose()?;
-    let previous = previous
-        .map(|entry| {
-            page.load(&key, &entry).map(|value| Record {
-                value,
-                revision: entry.revision,
-            })
-        })
-        .transpose()?;
-    page.change(key, revision, put, previous);
+    let previous = previous.map(|entry| page.load(&key, &entry)).transpose()?;
+    page.change(key, revision, put.map(|record| record.value), previous);
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::embedded::read::Damage;
 use crate::embedded::scan::{Extent, FrameScanner};
 use crate::embedded::segment::{Segment, SegmentMap};
 use crate::key::{Key, KeyRange};
-use crate::store::{Record, Revision};
+use crate::store::Revision;
 
 /// Bytes of log looked at for one page: others want the thread, too.
 const LOOK: u64 = 16 << 20;
@@ -51,12 +51,14 @@ impl Place {
         if self.after != after {
             *self = Self::after(page.segments, after);
         }
-        let mut from = self.offset;
+        let (first, offset) = (self.segment, self.offset);
         let disk = &**page.engine.segments.disk();
         let (segments, mut covered, mut looked) = (page.segments, after, 0);
-        for (number, segment) in segments.range(self.segment..) {
+        for (number, segment) in segments.range(first..) {
+            // All of a segment that was passed may be compacted, and the segment removed.
+            let from = if *number == first { offset } else { 0 };
             let extent = Extent::Known(segment.end());
-            let mut scanner = FrameScanner::new(segment, disk, extent, std::mem::take(&mut from))?.with_window(WINDOW);
+            let mut scanner = FrameScanner::new(segment, disk, extent, from)?.with_window(WINDOW);
             while let Some((offset, frame)) = scanner.next_frame()? {
                 looked += frame.len() as u64;
                 for record in records_of(frame, *number, offset) {
@@ -124,14 +126,7 @@ fn add(page: &mut Page<'_>, range: &KeyRange, record: &LogRecord<'_>) -> Result<
         }
         unmoved => unmoved,
     };
-    let previous = previous
-        .map(|entry| {
-            page.load(&key, &entry).map(|value| Record {
-                value,
-                revision: entry.revision,
-            })
-        })
-        .transpose()?;
+    let previous = previous.map(|entry| page.load(&key, &entry)).transpose()?;
     let put = (record.kind == Kind::Put).then(|| Bytes::copy_from_slice(record.value));
     page.change(key, revision, put, previous);
     Ok(())

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::format::Entry;
 use super::index::View;
 use super::read::{Damage, Engine};
 use super::segment::SegmentMap;
@@ -126,8 +127,10 @@ impl Page<'_> {
         self.signals.len() >= PAGE || self.bytes >= PAGE_BYTES
     }
 
-    fn load(&self, key: &Key, entry: &super::format::Entry) -> Result<Bytes, Damage> {
-        self.engine.loader(self.segments).load(key.as_str(), entry)
+    fn load(&self, key: &Key, entry: &Entry) -> Result<Record, Damage> {
+        let value = self.engine.loader(self.segments).load(key.as_str(), entry)?;
+        let revision = entry.revision;
+        Ok(Record { value, revision })
     }
 
     fn change(&mut self, key: Key, revision: Revision, put: Option<Bytes>, previous: Option<Record>) {
