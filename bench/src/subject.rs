@@ -44,7 +44,7 @@ impl Subject {
     pub async fn start(&self, scratch: &Path) -> Result<Running> {
         let directory = || tempfile::Builder::new().prefix(self.name()).tempdir_in(scratch);
         match self {
-            Self::Mica { binary } => start_mica(binary, directory()?, free_port()?).await,
+            Self::Mica { binary } => start_mica(binary, directory()?, free_port()?, Freed::Kept).await,
             Self::KubeApiserver(binaries) => {
                 let directory = directory()?;
                 let started = Reference::start(binaries, directory.path(), Disk::Synced).await?;
@@ -93,7 +93,7 @@ impl Subject {
     }
 
     /// Ends a server and starts it again on what it has stored. Only our own server knows how.
-    pub async fn restart(&self, mut running: Running) -> Result<Running> {
+    pub async fn restart(&self, mut running: Running, freed: Freed) -> Result<Running> {
         let Self::Mica { binary } = self else {
             anyhow::bail!("{} is not ours to restart", self.name())
         };
@@ -104,9 +104,19 @@ impl Subject {
             binary,
             running.directory.take().context("our server has a directory")?,
             running.port,
+            freed,
         )
         .await
     }
+}
+
+/// What our server's allocator does with memory that is freed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Freed {
+    /// As in use: it keeps some, for a while.
+    Kept,
+    /// Gives it back at once, which is slow, but then memory is what is held, to the page.
+    GivenBack,
 }
 
 pub const MICA: &str = "mica";
@@ -131,7 +141,7 @@ impl Running {
     }
 }
 
-async fn start_mica(binary: &Path, directory: TempDir, port: u16) -> Result<Running> {
+async fn start_mica(binary: &Path, directory: TempDir, port: u16, freed: Freed) -> Result<Running> {
     let log = directory.path().join("bench.log");
     let mut command = Command::new(binary);
     command
@@ -139,6 +149,9 @@ async fn start_mica(binary: &Path, directory: TempDir, port: u16) -> Result<Runn
         .arg("--data-dir")
         .arg(directory.path())
         .args(["--listen", &format!("127.0.0.1:{port}")]);
+    if freed == Freed::GivenBack {
+        command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
+    }
     let mut process = Process::start(&mut command, &log)?;
     process.ready_line(&log, READY_WITHIN).await?;
     let endpoint = Endpoint::from_kubeconfig(&directory.path().join("admin.kubeconfig"))?;

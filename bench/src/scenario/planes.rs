@@ -14,7 +14,7 @@ use crate::endpoint::Endpoint;
 use crate::load::{Source, new_histogram};
 use crate::process::settled;
 use crate::report::Measurement;
-use crate::subject::Running;
+use crate::subject::{Freed, Running};
 use crate::wire::{Body, Connection};
 
 const PLANES: &str = "/apis/mica.dev/v1alpha1/planes";
@@ -46,7 +46,7 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
         first_requests(subject, &running.endpoint, count, report).await?;
     }
     if bench.wants("restart") {
-        running = subject.restart(running).await?;
+        running = subject.restart(running, Freed::Kept).await?;
         let took = running.ready_after.as_secs_f64() * 1e3;
         let detail = format!("{count} planes, {:.0} MiB", settled(&running.pids()).await as f64 / MIB);
         report(Measurement {

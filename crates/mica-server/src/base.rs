@@ -6,14 +6,17 @@
 //! `docs/design/base-layer.md` tells how planes move to newer layers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use mica_api::GroupResource;
+use mica_api::{GroupResource, PlaneId};
 use mica_machinery::object;
 use mica_store::{Record, Revision};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use crate::scheme::Scheme;
 use crate::stored::{self, Content, Stored};
@@ -39,11 +42,63 @@ struct Template {
     time_at: usize,
 }
 
+/// What uids of base objects are made of, beside the object's place: drawn for root, and with its id for a plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Seed {
+    drawn: Uuid,
+    plane: PlaneId,
+}
+
+impl Seed {
+    pub fn random() -> Self {
+        Self {
+            drawn: Uuid::new_v4(),
+            plane: PlaneId::ROOT,
+        }
+    }
+
+    /// The seed of a plane of the same store.
+    #[must_use]
+    pub fn of_plane(self, plane: PlaneId) -> Self {
+        Self { plane, ..self }
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.plane {
+            PlaneId::ROOT => write!(f, "{}", self.drawn),
+            plane => write!(f, "{}/{plane}", self.drawn),
+        }
+    }
+}
+
+impl From<Seed> for String {
+    fn from(seed: Seed) -> Self {
+        seed.to_string()
+    }
+}
+
+impl TryFrom<String> for Seed {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let damaged = || format!("{text:?} is not a seed");
+        let (drawn, plane) = match text.split_once('/') {
+            Some((drawn, plane)) => (drawn, PlaneId::parse(plane).map_err(|_| damaged())?),
+            None => (text.as_str(), PlaneId::ROOT),
+        };
+        let drawn = Uuid::parse_str(drawn).map_err(|_| damaged())?;
+        Ok(Self { drawn, plane })
+    }
+}
+
 /// What makes a plane's copy of the layer its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Birth {
-    /// Uids are a function of this and the object's place. A fork keeps its origin's, so that uids stay.
-    pub seed: String,
+    /// A fork keeps its origin's, so that uids stay.
+    pub seed: Seed,
     pub created: jiff::Timestamp,
     /// The revision that base objects have.
     pub revision: Revision,
@@ -188,7 +243,7 @@ impl Layers {
 impl Template {
     fn materialise(&self, resource: &GroupResource, rest: &str, birth: &Birth) -> Stored {
         let mut value = bytes::BytesMut::from(&self.value[..]);
-        let uid = uid(&birth.seed, resource, rest);
+        let uid = uid(birth.seed, resource, rest);
         value[self.uid_at..self.uid_at + UID.len()].copy_from_slice(uid.as_bytes());
         let time = birth.created.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         value[self.time_at..self.time_at + TIME.len()].copy_from_slice(time.as_bytes());
@@ -204,7 +259,7 @@ impl Template {
 }
 
 /// The uid of a base object in the plane with this seed.
-pub(crate) fn uid(seed: &str, resource: &GroupResource, rest: &str) -> String {
+pub(crate) fn uid(seed: Seed, resource: &GroupResource, rest: &str) -> String {
     let hash = Sha256::digest(format!("{seed}\0{}\0{rest}", resource.as_key()));
     let bytes: [u8; 16] = hash[..16].try_into().expect("a digest has 32 bytes");
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()

@@ -95,12 +95,9 @@ impl State {
 
     fn first_failed(&self, compares: &[Compare]) -> Option<(usize, Option<Record>)> {
         compares.iter().enumerate().find_map(|(index, compare)| {
-            let (key, expected) = match compare {
-                Compare::Unchanged(key, revision) => (key, Some(*revision)),
-                Compare::Absent(key) => (key, None),
-            };
-            let current = self.read(key, self.revision);
-            (current.as_ref().map(|record| record.revision) != expected).then_some((index, current))
+            let current = self.read(compare.key(), self.revision);
+            let newest = current.as_ref().map(|record| record.revision);
+            (!compare.holds(newest)).then_some((index, current))
         })
     }
 

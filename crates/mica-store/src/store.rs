@@ -156,8 +156,27 @@ pub struct Txn {
 pub enum Compare {
     /// The key's newest revision is this one.
     Unchanged(Key, Revision),
+    /// The key exists, and its newest revision is this one or an older one.
+    UnchangedSince(Key, Revision),
     /// The key does not exist.
     Absent(Key),
+}
+
+impl Compare {
+    pub fn key(&self) -> &Key {
+        match self {
+            Self::Unchanged(key, _) | Self::UnchangedSince(key, _) | Self::Absent(key) => key,
+        }
+    }
+
+    /// Whether it holds for a key with this newest revision; `None` for one that does not exist.
+    pub fn holds(&self, newest: Option<Revision>) -> bool {
+        match self {
+            Self::Unchanged(_, expected) => newest == Some(*expected),
+            Self::UnchangedSince(_, since) => newest.is_some_and(|newest| newest <= *since),
+            Self::Absent(_) => newest.is_none(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -206,7 +206,7 @@ async fn a_class_that_a_project_is_given_reaches_the_plane_it_has() {
     .await;
     let limits = async || {
         let plane = world.server.server().directory.by_name("project-web").await;
-        plane.unwrap().limits.objects
+        plane.unwrap().limits().objects
     };
     assert_eq!(limits().await, Some(3));
     root.patch(&web, classed(Value::Null)).await;

@@ -113,6 +113,13 @@ struct Loaded {
     quotas: Quotas,
 }
 
+/// Whose admission is known: a plane's, or what root has for planes of a class.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Of {
+    Plane(PlaneId),
+    Class(Arc<str>),
+}
+
 /// Whether any namespace of a plane has a quota. What they say is read when it counts: it changes with every write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Quotas {
@@ -137,7 +144,7 @@ pub struct Admissions {
     definitions: Arc<Definitions>,
     egress: Egress,
     authorizer: Arc<Authorizer>,
-    planes: Followed<Loaded>,
+    planes: Followed<Of, Loaded>,
     shared: Shared,
     empty: Arc<Set>,
     metrics: AdmissionMetrics,
@@ -180,14 +187,14 @@ impl Admissions {
 
     async fn loaded(&self, plane: &Plane) -> Result<Loaded, ApiError> {
         // Mostly it is known: that must not cost the room of a load.
-        if let Some(loaded) = self.planes.peek(plane.id.as_str()) {
+        if let Some(loaded) = self.planes.peek(&Of::Plane(plane.id)) {
             if loaded.class.name == plane.class.name {
                 return Ok(loaded);
             }
             // The plane went to another class.
             self.forget(plane.id);
         }
-        let loaded = self.planes.get(plane.id.as_str(), self.load(plane)).await?;
+        let loaded = self.planes.get(&Of::Plane(plane.id), self.load(plane)).await?;
         match loaded {
             Some(loaded) if loaded.class.name == plane.class.name => Ok(loaded),
             _ => Ok(self.load(plane).await?.expect("a load gives something")),
@@ -211,7 +218,7 @@ impl Admissions {
         }))
     }
 
-    /// What root has for planes of a class. Kept beside what planes have: names of planes' ids hold no slash.
+    /// What root has for planes of a class.
     async fn platform(&self, class: &Arc<Class>) -> Result<Arc<Set>, ApiError> {
         let root = self.authorizer.root();
         let load = async {
@@ -224,7 +231,7 @@ impl Admissions {
                 quotas: Quotas::None,
             }))
         };
-        let loaded = self.planes.get(&format!("class/{}", class.name), load).await?;
+        let loaded = self.planes.get(&Of::Class(class.name.as_str().into()), load).await?;
         Ok(loaded.expect("a load gives something").set)
     }
 
@@ -232,7 +239,7 @@ impl Admissions {
     pub fn forget(&self, plane: PlaneId) {
         match plane {
             PlaneId::ROOT => self.planes.forget_all(),
-            plane => self.planes.forget(plane.as_str()),
+            plane => self.planes.forget(&Of::Plane(plane)),
         }
     }
 

@@ -68,7 +68,7 @@ fn split(rest: &str) -> (&str, &str) {
 /// The policies of all planes.
 pub struct Policies {
     store: Arc<dyn Store>,
-    planes: Followed<Arc<Policy>>,
+    planes: Followed<PlaneId, Arc<Policy>>,
     bases: papaya::HashMap<String, Arc<Layer>>,
 }
 
@@ -82,7 +82,7 @@ impl Policies {
     }
 
     pub async fn of(&self, plane: &Plane) -> Result<Arc<Policy>, ApiError> {
-        let loaded = self.planes.get(plane.id.as_str(), async {
+        let loaded = self.planes.get(&plane.id, async {
             Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
         });
         Ok(loaded.await?.expect("a load gives something"))
@@ -132,7 +132,7 @@ impl Policies {
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
         let resources = RESOURCES.map(|(plural, _)| GroupResource::new(GROUP, plural));
-        let forget = |plane: PlaneId| self.planes.forget(plane.as_str());
+        let forget = |plane: PlaneId| self.planes.forget(&plane);
         self.planes.follow(&*self.store, &resources, "roles", forget).await;
     }
 }

@@ -71,7 +71,7 @@ impl Budgets {
         if plane.is_root() {
             Limits::default()
         } else {
-            plane.limits.or(self.defaults)
+            plane.limits().or(self.defaults)
         }
     }
 

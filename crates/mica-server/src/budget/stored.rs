@@ -151,7 +151,7 @@ impl Holdings {
             return Ok(None);
         }
         let holding = self.holding(plane.id);
-        let stated = plane.limits.objects.is_some() || plane.limits.stored_bytes.is_some();
+        let stated = plane.limits().objects.is_some() || plane.limits().stored_bytes.is_some();
         let seen = holding.writes.fetch_add(1, Ordering::Relaxed);
         if stated || seen >= UNCOUNTED_WRITES {
             self.count(plane.id, &holding, None).await?;

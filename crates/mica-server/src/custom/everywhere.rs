@@ -16,7 +16,7 @@ use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::select::text_at;
 use mica_store::{Key, PlaneKeys};
 
-use super::{Definition, Definitions, definitions, index};
+use super::{Definition, Definitions, Whose, definitions, index};
 use crate::error::ApiError;
 use crate::pages::Pages;
 use crate::plane::directory::Directory;
@@ -232,7 +232,10 @@ impl Definitions {
     /// nobody uses. What is in the cache may be behind the object that is asked about, so it counts only if it serves the
     /// version.
     async fn own(&self, plane: PlaneId, name: &str, version: &str) -> Result<Option<Definition>, ApiError> {
-        let loaded = self.planes.peek(plane.as_str()).and_then(|loaded| loaded.own(name));
+        let loaded = self
+            .planes
+            .peek(&Whose::Plane(plane))
+            .and_then(|loaded| loaded.own(name));
         if let Some(loaded) = loaded.filter(|loaded| loaded.offered(version).is_some()) {
             return Ok(Some(loaded));
         }
@@ -246,7 +249,7 @@ impl Definitions {
         Ok(Some(Definition {
             versions: self.shared.versions(name, &stored).await?,
             key,
-            revision: record.revision,
+            read_at: record.revision,
         }))
     }
 }

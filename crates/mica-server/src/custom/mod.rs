@@ -1,8 +1,8 @@
 //! What a plane's own definitions add to it: custom resources, loaded when the plane is used and shared by content.
 //!
 //! A definition that many planes hold is compiled once ([`Versions`], found by the hash of what it says), and planes with
-//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and the revision of each definition,
-//! which its writes compare. One watch over the definitions of all planes keeps the cache true.
+//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and the revision that it was read at: a
+//! write of an object compares that its definition is no newer. One watch over the definitions of all planes keeps the cache true.
 //!
 //! Project planes also serve the definitions of root that are marked for projects ([`CONTEXTS`]), without a copy: their
 //! writes compare root's record. A definition of the plane's own hides one of root's with the same name.
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mica_api::{GroupResource, PlaneId};
-use mica_store::{Compare, Key, PlaneKeys, Revision, Store};
+use mica_store::{Compare, Key, PlaneKeys, Record, Revision, Store};
 
 use crate::error::ApiError;
 use crate::pages::Pages;
@@ -26,15 +26,12 @@ use crate::plane::{Context, Plane};
 use crate::scheme::{Scheme, Served};
 use crate::stored::{Content, Stored};
 use crate::tenancy::Viewer;
-use set::Shared;
 pub(crate) use set::Weakly;
+use set::{Homed, Shared};
 pub use set::{Set, Versions};
 
-/// Planes whose definitions are kept loaded. An entry is a pointer and eight bytes a definition.
+/// Planes whose definitions are kept loaded.
 const CACHED_PLANES: usize = 10_000;
-
-/// Where what root defines for projects is kept among the planes. No plane has such an id.
-const PLATFORM: &str = "platform";
 
 /// Definitions read at once: each may be large.
 const PAGE: usize = 50;
@@ -66,26 +63,30 @@ pub fn serves_otherwise(event: &mica_store::Event) -> bool {
 /// The definitions of all planes.
 pub struct Definitions {
     store: Arc<dyn Store>,
-    planes: Followed<Arc<Customs>>,
+    planes: Followed<Whose, Customs>,
     shared: Shared,
 }
 
+/// Whose definitions are loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Whose {
+    Plane(PlaneId),
+    /// What root defines for projects.
+    Projects,
+    /// What root defines for a view.
+    View(Viewer),
+}
+
 /// What one plane's definitions are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Customs {
     keys: PlaneKeys,
     set: Arc<Set>,
-    /// Of each definition of the set, in its order.
-    places: Box<[Place]>,
+    /// The revision that they were read at.
+    read_at: Revision,
 }
 
-/// Where a definition is kept, and what it was when it was read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
-    home: Home,
-    revision: Revision,
-}
-
+/// Where a definition is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Home {
     /// In the plane itself.
@@ -99,7 +100,7 @@ enum Home {
 pub struct Definition {
     versions: Arc<Versions>,
     key: Key,
-    revision: Revision,
+    read_at: Revision,
 }
 
 impl Definition {
@@ -121,13 +122,14 @@ impl Definition {
         &self.key
     }
 
-    pub fn revision(&self) -> Revision {
-        self.revision
+    /// Whether this record is still what was read.
+    pub fn is(&self, record: &Record) -> bool {
+        self.fence().holds(Some(record.revision))
     }
 
     /// The comparison that every write of its objects carries.
     pub fn fence(&self) -> Compare {
-        Compare::Unchanged(self.key.clone(), self.revision)
+        Compare::UnchangedSince(self.key.clone(), self.read_at)
     }
 }
 
@@ -141,34 +143,38 @@ impl Definitions {
     }
 
     /// What a plane's definitions add to it.
-    pub async fn of(&self, plane: &Plane) -> Result<Arc<Customs>, ApiError> {
-        let loaded = self.planes.get(plane.id.as_str(), async {
-            Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
-        });
-        Ok(loaded.await?.expect("a load gives something"))
+    pub async fn of(&self, plane: &Plane) -> Result<Customs, ApiError> {
+        let load = async {
+            let mut found = Found::default();
+            if plane.context == Context::Project {
+                self.read(Home::Root, PlaneKeys::ROOT, Wanted::InProjects, &mut found)
+                    .await?;
+            }
+            self.read(Home::Plane, plane.keys, Wanted::All, &mut found).await?;
+            Ok(self.customs(plane.keys, &plane.scheme, found))
+        };
+        self.kept(Whose::Plane(plane.id), load).await
     }
 
     /// What root defines for projects: all that planes have in common.
-    pub async fn platform(&self, scheme: &Arc<Scheme>) -> Result<Arc<Customs>, ApiError> {
-        let loaded = self.planes.get(PLATFORM, async {
-            let keys = PlaneKeys::ROOT;
-            let mut found = BTreeMap::new();
-            self.read(keys, Home::Root, &mut found).await?;
-            Ok::<_, ApiError>(Some(Arc::new(self.customs(keys, scheme, found))))
-        });
-        Ok(loaded.await?.expect("a load gives something"))
+    pub async fn platform(&self, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
+        let load = self.of_root(Wanted::InProjects, scheme);
+        self.kept(Whose::Projects, load).await
     }
 
     /// What root defines for a view.
-    pub async fn shown_to(&self, viewer: Viewer, scheme: &Arc<Scheme>) -> Result<Arc<Customs>, ApiError> {
-        let loaded = self.planes.get(viewer.context(), async {
-            let keys = PlaneKeys::ROOT;
-            let mut found = BTreeMap::new();
-            self.read_wanted(keys, Home::Root, Wanted::In(viewer), &mut found)
-                .await?;
-            Ok::<_, ApiError>(Some(Arc::new(self.customs(keys, scheme, found))))
-        });
-        Ok(loaded.await?.expect("a load gives something"))
+    pub async fn shown_to(&self, viewer: Viewer, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
+        let load = self.of_root(Wanted::In(viewer), scheme);
+        self.kept(Whose::View(viewer), load).await
+    }
+
+    async fn kept(
+        &self,
+        whose: Whose,
+        load: impl Future<Output = Result<Customs, ApiError>>,
+    ) -> Result<Customs, ApiError> {
+        let loaded = self.planes.get(&whose, async { load.await.map(Some) }).await?;
+        Ok(loaded.expect("a load gives something"))
     }
 
     /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
@@ -177,43 +183,25 @@ impl Definitions {
             // Root's may be served anywhere.
             self.planes.forget_all();
         }
-        self.planes.forget(plane.as_str());
+        self.planes.forget(&Whose::Plane(plane));
     }
 
-    async fn load(&self, plane: &Plane) -> Result<Customs, ApiError> {
-        let mut found = BTreeMap::new();
-        if plane.context == Context::Project {
-            self.read(PlaneKeys::ROOT, Home::Root, &mut found).await?;
-        }
-        self.read(plane.keys, Home::Plane, &mut found).await?;
-        Ok(self.customs(plane.keys, &plane.scheme, found))
+    async fn of_root(&self, wanted: Wanted, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
+        let mut found = Found::default();
+        self.read(Home::Root, PlaneKeys::ROOT, wanted, &mut found).await?;
+        Ok(self.customs(PlaneKeys::ROOT, scheme, found))
     }
 
     fn customs(&self, keys: PlaneKeys, scheme: &Arc<Scheme>, found: Found) -> Customs {
-        let (versions, places): (Vec<_>, Vec<_>) = found.into_values().unzip();
         Customs {
             keys,
-            set: self.shared.set(scheme, versions),
-            places: places.into(),
+            set: self.shared.set(scheme, found.by_name.into_values().collect()),
+            read_at: found.read_at.unwrap_or_default(),
         }
     }
 
-    /// Adds the definitions that a plane holds, by name.
-    async fn read(&self, keys: PlaneKeys, home: Home, found: &mut Found) -> Result<(), ApiError> {
-        let wanted = match home {
-            Home::Plane => Wanted::All,
-            Home::Root => Wanted::InProjects,
-        };
-        self.read_wanted(keys, home, wanted, found).await
-    }
-
-    async fn read_wanted(
-        &self,
-        keys: PlaneKeys,
-        home: Home,
-        wanted: Wanted,
-        found: &mut Found,
-    ) -> Result<(), ApiError> {
+    /// Adds the definitions that a plane holds.
+    async fn read(&self, home: Home, keys: PlaneKeys, wanted: Wanted, found: &mut Found) -> Result<(), ApiError> {
         let range = keys.resource(&definitions());
         let mut pages = Pages::new(&*self.store, &range, PAGE);
         while let Some(page) = pages.next().await? {
@@ -226,10 +214,13 @@ impl Definitions {
                     continue;
                 }
                 let versions = self.shared.versions(key.name(), &stored).await?;
-                let revision = record.revision;
-                found.insert(key.name().to_owned(), (versions, Place { home, revision }));
+                let name = key.name().to_owned();
+                found.by_name.insert(name, Homed { versions, home });
             }
         }
+        // Of two reads the earlier counts: what changed between them is not known to be the same.
+        let read_at = pages.revision();
+        found.read_at = Some(found.read_at.map_or(read_at, |earlier| earlier.min(read_at)));
         Ok(())
     }
 
@@ -244,8 +235,12 @@ impl Definitions {
     }
 }
 
-/// Definitions by name.
-type Found = BTreeMap<String, (Arc<Versions>, Place)>;
+/// Definitions that were read.
+#[derive(Default)]
+struct Found {
+    by_name: BTreeMap<String, Homed>,
+    read_at: Option<Revision>,
+}
 
 /// Which definitions of a plane are read.
 #[derive(Clone, Copy)]
@@ -292,21 +287,21 @@ impl Customs {
     /// The resource at a path, if a definition serves it.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<(Arc<Served>, Definition)> {
         let at = self.set.position(group, plural)?;
-        let served = self.set.definitions()[at].offered(version)?;
+        let served = self.set.definitions()[at].versions.offered(version)?;
         Some((served.clone(), self.definition(at)))
     }
 
     /// The plane's own definition of this name.
     fn own(&self, name: &str) -> Option<Definition> {
         let at = self.set.place(name)?;
-        (self.places[at].home == Home::Plane).then(|| self.definition(at))
+        (self.set.definitions()[at].home == Home::Plane).then(|| self.definition(at))
     }
 
     /// The resource whose objects are stored under this name, as stored, whether clients may ask for it or not.
     pub fn by_storage(&self, storage: &str) -> Option<(Arc<Served>, Definition)> {
         let (group, plural) = storage.split_once('/')?;
         let at = self.set.position(group, plural)?;
-        let served = self.set.definitions()[at].storage()?.clone();
+        let served = self.set.definitions()[at].versions.storage()?.clone();
         Some((served, self.definition(at)))
     }
 
@@ -316,19 +311,19 @@ impl Customs {
 
     /// The keys and revisions of all definitions.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
-        (0..self.places.len()).map(|at| self.definition(at))
+        (0..self.set.definitions().len()).map(|at| self.definition(at))
     }
 
     fn definition(&self, at: usize) -> Definition {
-        let (versions, place) = (self.set.definitions()[at].clone(), self.places[at]);
-        let keys = match place.home {
+        let Homed { versions, home } = &self.set.definitions()[at];
+        let keys = match home {
             Home::Plane => self.keys,
             Home::Root => PlaneKeys::ROOT,
         };
         Definition {
             key: keys.object(&definitions(), None, &versions.name),
-            versions,
-            revision: place.revision,
+            versions: versions.clone(),
+            read_at: self.read_at,
         }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use super::Home;
 use crate::discovery::Documents;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Served};
@@ -57,10 +58,17 @@ impl Versions {
     }
 }
 
+/// A definition, and where planes with this set have it.
+#[derive(Debug)]
+pub struct Homed {
+    pub versions: Arc<Versions>,
+    pub(super) home: Home,
+}
+
 /// The definitions of planes that have the same ones.
 #[derive(Debug)]
 pub struct Set {
-    definitions: Vec<Arc<Versions>>,
+    definitions: Vec<Homed>,
     /// The built-in kinds of these planes.
     scheme: Arc<Scheme>,
     documents: OnceLock<Documents>,
@@ -68,7 +76,7 @@ pub struct Set {
 }
 
 impl Set {
-    fn new(scheme: Arc<Scheme>, definitions: Vec<Arc<Versions>>, hash: Hash) -> Self {
+    fn new(scheme: Arc<Scheme>, definitions: Vec<Homed>, hash: Hash) -> Self {
         Self {
             definitions,
             scheme,
@@ -77,7 +85,7 @@ impl Set {
         }
     }
 
-    pub fn definitions(&self) -> &[Arc<Versions>] {
+    pub fn definitions(&self) -> &[Homed] {
         &self.definitions
     }
 
@@ -94,7 +102,7 @@ impl Set {
     /// Where the definition of this name is.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.definitions
-            .binary_search_by(|versions| versions.name.as_str().cmp(name))
+            .binary_search_by(|homed| homed.versions.name.as_str().cmp(name))
             .ok()
     }
 
@@ -102,7 +110,7 @@ impl Set {
     pub fn shown(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.scheme
             .iter()
-            .chain(self.definitions.iter().flat_map(|versions| versions.shown()))
+            .chain(self.definitions.iter().flat_map(|homed| homed.versions.shown()))
     }
 
     /// Discovery's documents.
@@ -188,11 +196,12 @@ impl Shared {
     }
 
     /// The set of these definitions over these built-in kinds.
-    pub fn set(&self, scheme: &Arc<Scheme>, definitions: Vec<Arc<Versions>>) -> Arc<Set> {
+    pub fn set(&self, scheme: &Arc<Scheme>, definitions: Vec<Homed>) -> Arc<Set> {
         let mut hasher = Sha256::new();
         hasher.update(scheme.id().to_le_bytes());
-        for versions in &definitions {
+        for Homed { versions, home } in &definitions {
             hasher.update(versions.hash);
+            hasher.update([u8::from(*home == Home::Root)]);
         }
         let hash: Hash = hasher.finalize().into();
         self.sets

@@ -21,7 +21,7 @@ pub struct Loaded<'a> {
     definitions: &'a Definitions,
     /// Whose they are.
     plane: PlaneId,
-    customs: Arc<Customs>,
+    customs: Customs,
     stale: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl Source for Loaded<'_> {
         for definition in self.customs.definitions() {
             let record = self.definitions.store.get(definition.key()).await?;
             // Other planes find what is built from these by the hash of what was loaded: it must be the same.
-            let Some(record) = record.filter(|record| record.revision == definition.revision()) else {
+            let Some(record) = record.filter(|record| definition.is(record)) else {
                 self.stale.store(true, Ordering::Relaxed);
                 self.definitions.forget(self.plane);
                 return Err(ApiError::unavailable("the definitions changed while they were read"));

@@ -1,22 +1,23 @@
 //! The flow schemas and priority levels of planes, compiled when a plane is used.
 //!
-//! What planes are born with is compiled once for each base layer. A plane in use costs a pointer to that and the uids that
-//! were asked for; one with objects of its own has them compiled for itself. All in a bounded cache that one watch over all
-//! planes keeps true.
+//! What planes are born with is compiled once for each base layer, and a plane in use costs a pointer to that. One with
+//! objects of its own has them compiled for itself. All in a bounded cache that one watch over all planes keeps true.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use http::HeaderValue;
+use http::header::InvalidHeaderValue;
 use mica_api::{GroupResource, PlaneId};
 use mica_machinery::kind::bootstrap;
 use mica_machinery::object;
 use mica_store::Store;
+use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use super::flow::Flows;
 use super::metric::{FlowMetrics, Metrics};
-use crate::base::{BaseLayer, uid};
+use crate::base::{BaseLayer, Seed, uid};
 use crate::error::ApiError;
 use crate::pages::Pages;
 use crate::plane::Plane;
@@ -29,6 +30,9 @@ pub(super) const LEVELS: &str = "prioritylevelconfigurations";
 /// Planes whose flows are kept.
 const CACHED_PLANES: usize = 10_000;
 
+/// Uids kept of planes that have what they were born with: two for each user of a plane, mostly.
+const CACHED_UIDS: usize = 1_000;
+
 /// Objects read at once.
 pub(super) const PAGE: usize = 500;
 
@@ -39,61 +43,64 @@ pub(super) fn resource(plural: &str) -> GroupResource {
     GroupResource::new(GROUP, plural)
 }
 
-/// The flows of one plane.
-pub struct PlaneFlows {
-    pub shared: Arc<SharedFlows>,
-    seed: String,
-    /// Of schemas, then of levels. Those of the base layer are made when they are first asked for.
-    uids: Box<[OnceLock<HeaderValue>]>,
-}
-
-/// What planes with the same objects have in common.
+/// The flows of one plane, or of all that have the same objects.
 pub struct SharedFlows {
     pub flows: Flows,
     /// For each schema.
     pub metrics: Box<[FlowMetrics]>,
-    /// Whether uids of objects that are not the plane's own are those of the base layer.
-    based: Based,
+    uids: Uids,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Based {
-    Yes,
-    /// These objects are nobody's, and have no uid.
-    No,
+/// The uids of schemas, and after them of levels.
+enum Uids {
+    /// These objects are nobody's.
+    None,
+    /// Those of the base layer, which are each plane's own: some that were said lately, by the plane and the place.
+    Based(Cache<(Seed, usize), HeaderValue>),
+    /// Those of a plane that has objects of its own.
+    Own(Box<[Option<HeaderValue>]>),
 }
 
-impl PlaneFlows {
-    /// The uid of a schema, for clients. `None` if it has none.
-    pub fn schema_uid(&self, schema: usize) -> Option<HeaderValue> {
-        let name = &self.shared.flows.schemas[schema].name;
-        self.uid(schema, SCHEMAS, name)
+impl SharedFlows {
+    /// The uid of a schema in the plane with this seed, for clients. `None` if it has none.
+    pub fn schema_uid(&self, seed: Seed, schema: usize) -> Option<HeaderValue> {
+        self.uid(seed, schema)
     }
 
     /// The uid of a schema's level, for clients.
-    pub fn level_uid(&self, schema: usize) -> Option<HeaderValue> {
-        let flows = &self.shared.flows;
-        let level = flows.schemas[schema].level;
-        self.uid(flows.schemas.len() + level, LEVELS, &flows.levels.all[level].name)
+    pub fn level_uid(&self, seed: Seed, schema: usize) -> Option<HeaderValue> {
+        self.uid(seed, self.flows.schemas.len() + self.flows.schemas[schema].level)
     }
 
-    fn uid(&self, place: usize, plural: &str, name: &str) -> Option<HeaderValue> {
-        if let Some(known) = self.uids[place].get() {
-            return Some(known.clone());
+    fn uid(&self, seed: Seed, place: usize) -> Option<HeaderValue> {
+        match &self.uids {
+            Uids::None => None,
+            Uids::Based(said) => said
+                .get_or_insert_with(&(seed, place), || based_uid(&self.flows, seed, place))
+                .ok(),
+            Uids::Own(uids) => uids[place].clone(),
         }
-        if self.shared.based == Based::No {
-            return None;
-        }
-        let text = uid(&self.seed, &resource(plural), name);
-        let value = HeaderValue::try_from(text).ok()?;
-        Some(self.uids[place].get_or_init(|| value).clone())
+    }
+}
+
+/// The uid that an object of the base layer has in the plane with this seed.
+fn based_uid(flows: &Flows, seed: Seed, place: usize) -> Result<HeaderValue, InvalidHeaderValue> {
+    let (plural, name) = named(flows, place);
+    HeaderValue::try_from(uid(seed, &resource(plural), name))
+}
+
+/// What is at a place among schemas, and after them levels.
+fn named(flows: &Flows, place: usize) -> (&'static str, &str) {
+    match place.checked_sub(flows.schemas.len()) {
+        None => (SCHEMAS, &flows.schemas[place].name),
+        Some(level) => (LEVELS, &flows.levels.all[level].name),
     }
 }
 
 /// The flows of all planes.
 pub struct FlowCache {
     store: Arc<dyn Store>,
-    planes: Followed<Arc<PlaneFlows>>,
+    planes: Followed<PlaneId, Arc<SharedFlows>>,
     bases: papaya::HashMap<String, Arc<SharedFlows>>,
     metrics: Arc<Metrics>,
 }
@@ -111,46 +118,38 @@ impl FlowCache {
         }
     }
 
-    pub async fn of(&self, plane: &Plane) -> Result<Arc<PlaneFlows>, ApiError> {
-        if let Some(known) = self.planes.peek(plane.id.as_str()) {
+    pub async fn of(&self, plane: &Plane) -> Result<Arc<SharedFlows>, ApiError> {
+        if let Some(known) = self.planes.peek(&plane.id) {
             return Ok(known);
         }
-        let loading = Box::pin(self.planes.get(plane.id.as_str(), async {
-            Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
-        }));
+        let loading = Box::pin(self.planes.get(&plane.id, async { self.load(plane).await.map(Some) }));
         Ok(loading.await?.expect("a load gives something"))
     }
 
-    async fn load(&self, plane: &Plane) -> Result<PlaneFlows, ApiError> {
+    async fn load(&self, plane: &Plane) -> Result<Arc<SharedFlows>, ApiError> {
         let (schemas, levels) = (self.own(plane, SCHEMAS).await?, self.own(plane, LEVELS).await?);
         let shared = if schemas.is_empty() && levels.is_empty() {
             self.base(plane)?
         } else {
-            let schemas = overlaid(plane, SCHEMAS, &schemas)?;
-            let levels = overlaid(plane, LEVELS, &levels)?;
-            Arc::new(self.shared(&plane.base, &schemas, &levels, Based::Yes))
+            let flows = Flows::new(
+                overlaid(plane, SCHEMAS, &schemas)?.iter(),
+                overlaid(plane, LEVELS, &levels)?.iter(),
+            );
+            let uid = |place| {
+                let (plural, name) = named(&flows, place);
+                let own = if plural == SCHEMAS { &schemas } else { &levels };
+                match own.get(name) {
+                    Some(Some(object)) => HeaderValue::from_str(object::string(object, &["metadata", "uid"])).ok(),
+                    _ => based_uid(&flows, plane.birth.seed, place).ok(),
+                }
+            };
+            let uids = (0..flows.schemas.len() + flows.levels.all.len()).map(uid).collect();
+            Arc::new(self.shared(&plane.base, flows, Uids::Own(uids)))
         };
         if plane.is_root() {
             self.metrics.show_levels(&shared.flows.levels);
         }
-        let flows = &shared.flows;
-        let own_uid = |own: &Own, name: &str| {
-            let place = OnceLock::new();
-            if let Some(Some(object)) = own.get(name)
-                && let Ok(uid) = HeaderValue::from_str(object::string(object, &["metadata", "uid"]))
-            {
-                place.get_or_init(|| uid);
-            }
-            place
-        };
-        let of_schemas = flows.schemas.iter().map(|schema| own_uid(&schemas, &schema.name));
-        let of_levels = flows.levels.all.iter().map(|level| own_uid(&levels, &level.name));
-        let uids = of_schemas.chain(of_levels).collect();
-        Ok(PlaneFlows {
-            seed: plane.birth.seed.clone(),
-            uids,
-            shared,
-        })
+        Ok(shared)
     }
 
     async fn own(&self, plane: &Plane, plural: &str) -> Result<Own, ApiError> {
@@ -183,20 +182,20 @@ impl FlowCache {
             let (schemas, levels): (Vec<Value>, Vec<Value>) = bootstrap::flow::objects("")
                 .into_iter()
                 .partition(|object| object["kind"] == "FlowSchema");
-            self.shared(&plane.base, &schemas, &levels, Based::No)
+            self.shared(&plane.base, Flows::new(schemas.iter(), levels.iter()), Uids::None)
         } else {
-            self.shared(&plane.base, &schemas, &levels, Based::Yes)
+            let uids = Uids::Based(Cache::new(CACHED_UIDS));
+            self.shared(&plane.base, Flows::new(schemas.iter(), levels.iter()), uids)
         };
         let shared = Arc::new(shared);
         self.bases.pin().insert(plane.base.id.clone(), shared.clone());
         Ok(shared)
     }
 
-    fn shared(&self, base: &BaseLayer, schemas: &[Value], levels: &[Value], based: Based) -> SharedFlows {
-        let flows = Flows::new(schemas.iter(), levels.iter());
+    fn shared(&self, base: &BaseLayer, flows: Flows, uids: Uids) -> SharedFlows {
         let label = |plural: &str, name: &str| {
             // Names that tenants invent do not become labels: they could be any number.
-            if based == Based::No || base.contains(&resource(plural), name) {
+            if matches!(uids, Uids::None) || base.contains(&resource(plural), name) {
                 name.to_owned()
             } else {
                 "custom".to_owned()
@@ -209,7 +208,7 @@ impl FlowCache {
         SharedFlows {
             metrics: metrics.collect(),
             flows,
-            based,
+            uids,
         }
     }
 
@@ -218,7 +217,7 @@ impl FlowCache {
     /// Nothing is cached while this does not run.
     pub async fn follow(&self) {
         let resources = [SCHEMAS, LEVELS].map(resource);
-        let forget = |plane: PlaneId| self.planes.forget(plane.as_str());
+        let forget = |plane: PlaneId| self.planes.forget(&plane);
         self.planes
             .follow(&*self.store, &resources, "flow schemas", forget)
             .await;

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::base::Seed;
 use crate::error::ApiError;
 use crate::http::Body;
 use crate::http::limit::REQUEST_TIMEOUT;
@@ -32,7 +33,7 @@ use crate::metrics;
 use crate::plane::Plane;
 pub use dangling::Dangling;
 pub use flow::{Digest, What};
-use flows::{FlowCache, PlaneFlows, SharedFlows};
+use flows::{FlowCache, SharedFlows};
 use level::Response;
 use metric::{Metrics, Rejected};
 use pace::Pace;
@@ -98,7 +99,8 @@ impl Classified {
 
 /// A request as fairness sees it.
 pub struct Arrival {
-    flows: Arc<PlaneFlows>,
+    flows: Arc<SharedFlows>,
+    seed: Seed,
     schema: usize,
     flow: u64,
 }
@@ -106,8 +108,8 @@ pub struct Arrival {
 impl Arrival {
     pub fn classified(&self) -> Classified {
         Classified {
-            schema: self.flows.schema_uid(self.schema),
-            level: self.flows.level_uid(self.schema),
+            schema: self.flows.schema_uid(self.seed, self.schema),
+            level: self.flows.level_uid(self.seed, self.schema),
         }
     }
 }
@@ -143,16 +145,21 @@ impl Fairness {
     pub async fn plane_metrics(&self, plane: &Plane) -> Result<http::Response<Body>, ApiError> {
         let flows = self.flows.of(plane).await?;
         let mut text = metrics::Text::default();
-        metric::show_limits(&flows.shared.flows.levels, self.seats, &mut text);
+        metric::show_limits(&flows.flows.levels, self.seats, &mut text);
         Ok(metrics::respond(text.finish()))
     }
 
     /// Says which flow of its plane a request belongs to.
     pub async fn classify(&self, plane: &Plane, digest: &Digest<'_>) -> Result<Arrival, ApiError> {
         let flows = self.flows.of(plane).await?;
-        let schema = flows.shared.flows.find(digest);
-        let flow = flows.shared.flows.schemas[schema].flow(digest);
-        Ok(Arrival { flows, schema, flow })
+        let schema = flows.flows.find(digest);
+        let flow = flows.flows.schemas[schema].flow(digest);
+        Ok(Arrival {
+            flows,
+            seed: plane.birth.seed,
+            schema,
+            flow,
+        })
     }
 
     /// Waits until there are seats for a request; `None` where nobody has to.
@@ -160,7 +167,7 @@ impl Fairness {
         let Some(room) = &self.room else {
             return Ok(None);
         };
-        let (shared, schema) = (&arrival.flows.shared, arrival.schema);
+        let (shared, schema) = (&arrival.flows, arrival.schema);
         let (levels, level) = (&shared.flows.levels, shared.flows.schemas[schema].level);
         let ask = Ask {
             plane: plane.id,

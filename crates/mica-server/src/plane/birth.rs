@@ -5,13 +5,14 @@ use mica_store::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::Arrival;
+use crate::base::Seed;
 
 /// What a plane was born from, as stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct BirthRecord {
     pub(super) name: String,
     pub(super) base: String,
-    pub(super) seed: String,
+    pub(super) seed: Seed,
     pub(super) created: jiff::Timestamp,
     /// Root has none: it has what the server was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,11 +4,13 @@
 //! also the place of an answer that is still being read, and what was kept under an earlier watch counts for nothing.
 
 use std::future::Future;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mica_api::{GroupResource, PlaneId};
 use mica_store::{Event, KeyRange, Signal, Store, WatchError};
+use quick_cache::Equivalent;
 use quick_cache::sync::Cache;
 
 use crate::error::ApiError;
@@ -17,14 +19,14 @@ use crate::error::ApiError;
 pub const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
 /// A bounded cache whose entries a watch keeps true.
-pub struct Followed<V> {
-    entries: Cache<String, (u64, V)>,
+pub struct Followed<K, V> {
+    entries: Cache<K, (u64, V)>,
     /// Which watch is under way, counted from 1. Zero: nobody listens, so nothing is kept.
     watch: AtomicU64,
     watches: AtomicU64,
 }
 
-impl<V: Clone> Followed<V> {
+impl<K: Hash + Eq, V: Clone> Followed<K, V> {
     pub fn new(capacity: usize) -> Self {
         Self {
             entries: Cache::new(capacity),
@@ -46,7 +48,7 @@ impl<V: Clone> Followed<V> {
     }
 
     /// What is kept for a key.
-    pub fn peek(&self, key: &str) -> Option<V> {
+    pub fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
         let watch = self.watch.load(Ordering::Acquire);
         self.entries
             .peek(key)
@@ -56,7 +58,10 @@ impl<V: Clone> Followed<V> {
 
     /// What is kept, or else what `load` reads. Of several callers that miss the same key one reads at a time.
     /// Nothing is kept of a `None`.
-    pub async fn get<E>(&self, key: &str, load: impl Future<Output = Result<Option<V>, E>>) -> Result<Option<V>, E> {
+    pub async fn get<Q, E>(&self, key: &Q, load: impl Future<Output = Result<Option<V>, E>>) -> Result<Option<V>, E>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
         loop {
             let watch = self.watch.load(Ordering::Acquire);
             if watch == 0 {
@@ -79,7 +84,7 @@ impl<V: Clone> Followed<V> {
         }
     }
 
-    pub fn forget(&self, key: &str) {
+    pub fn forget<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
         self.entries.remove(key);
     }
 
@@ -155,7 +160,7 @@ impl<V: Clone> Followed<V> {
 mod tests {
     use super::*;
 
-    async fn read(cache: &Followed<u32>, value: u32) -> u32 {
+    async fn read(cache: &Followed<String, u32>, value: u32) -> u32 {
         cache
             .get("k", async { Ok::<_, ()>(Some(value)) })
             .await

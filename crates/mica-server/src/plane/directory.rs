@@ -31,7 +31,7 @@ use super::side::{Side, SideWrites};
 use super::{Context, MovedFrom, MovedTo, Plane, State};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
-use crate::base::Birth;
+use crate::base::{Birth, Seed};
 use crate::egress::Networks;
 use crate::error::ApiError;
 use crate::scheme::{Scheme, Schemes, Served};
@@ -116,13 +116,13 @@ pub struct Directory {
     root: ArcSwap<Plane>,
     schemes: Arc<Schemes>,
     layers: Shelf,
-    cache: Followed<Arc<Plane>>,
+    cache: Followed<String, Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
-    addresses: Followed<Option<Arc<str>>>,
+    addresses: Followed<String, Option<Arc<str>>>,
     /// What planes say about audit, compiled.
     audits: Compiled,
     /// By name: what a class says, or that there is none.
-    classes: Followed<Arc<Class>>,
+    classes: Followed<String, Arc<Class>>,
     names: Cache<PlaneId, Arc<str>>,
     lookups: Semaphore,
     /// Ends watches in planes that stop taking requests.
@@ -136,11 +136,11 @@ fn internal(resource: &str, name: &str) -> Key {
     PlaneKeys::new(PlaneId::ROOT).object(&GroupResource::new(INTERNAL, resource), None, name)
 }
 
-fn state_key(id: PlaneId) -> Key {
+pub(super) fn state_key(id: PlaneId) -> Key {
     internal("planestates", id.as_str())
 }
 
-fn birth_key(id: PlaneId) -> Key {
+pub(super) fn birth_key(id: PlaneId) -> Key {
     internal("planebirths", id.as_str())
 }
 
@@ -181,7 +181,7 @@ impl Directory {
             let birth = BirthRecord {
                 name: String::new(),
                 base: layers.newest(usual, Context::Plane).id.clone(),
-                seed: uuid::Uuid::new_v4().to_string(),
+                seed: Seed::random(),
                 created: jiff::Timestamp::now(),
                 profile: None,
                 kept: None,
@@ -337,7 +337,7 @@ impl Directory {
         let txn = Txn {
             compares: vec![plane.fence(), plane.base_fence()],
             writes: vec![Write::Put {
-                key: plane.birth_key.clone(),
+                key: plane.birth_key(),
                 value: json_bytes(&birth),
                 ttl: None,
             }],
@@ -353,11 +353,10 @@ impl Directory {
     }
 
     async fn load(&self, id: PlaneId) -> Result<Option<Plane>, ApiError> {
-        let (birth_key, state_key) = (birth_key(id), state_key(id));
-        let Some(birth) = self.store.get(&birth_key).await? else {
+        let Some(birth) = self.store.get(&birth_key(id)).await? else {
             return Ok(None);
         };
-        let Some(state) = self.store.get(&state_key).await? else {
+        let Some(state) = self.store.get(&state_key(id)).await? else {
             return Ok(None);
         };
         let record: BirthRecord = read_record(&birth)?;
@@ -389,15 +388,13 @@ impl Directory {
             birth,
             state: recorded.state,
             context: recorded.context,
-            parent: recorded.parent,
-            limits: recorded.limits.or(class.limits),
+            parent: recorded.parent.map(Box::new),
+            own_limits: (!recorded.limits.is_empty()).then(|| Box::new(recorded.limits)),
             class,
             audit: self.audits.of(&recorded.audit),
-            state_key,
             state_revision: state.revision,
-            birth_key,
             birth_revision,
-            arrival: record.arrival,
+            arrival: record.arrival.map(Box::new),
             moved_to: recorded.moved_to.map(Arc::new),
             moved_from: recorded.moved_from.and_then(|from| from.passer()),
             loud: Arc::default(),
@@ -537,7 +534,7 @@ impl Directory {
         BirthRecord {
             name: object::name(plane).to_owned(),
             base: self.layers.newest(profile, context(plane)).id.clone(),
-            seed: format!("{}/{id}", self.root.load().birth.seed),
+            seed: self.root.load().birth.seed.of_plane(id),
             created,
             profile: Some(profile),
             kept: None,
@@ -587,7 +584,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         base: layers.newest(schemes.usual(), Context::Plane).clone(),
         layers: layers.known().clone(),
         birth: Birth {
-            seed: String::new(),
+            seed: Seed::random(),
             created: jiff::Timestamp::UNIX_EPOCH,
             revision: Revision(0),
         },
@@ -595,11 +592,9 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         context: Context::Plane,
         parent: None,
         class: Arc::default(),
-        limits: Limits::default(),
+        own_limits: None,
         audit: None,
-        state_key: state_key(id),
         state_revision: Revision(0),
-        birth_key: birth_key(id),
         birth_revision: Revision(0),
         arrival: None,
         moved_to: None,

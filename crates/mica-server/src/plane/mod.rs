@@ -132,20 +132,16 @@ pub struct Plane {
     pub state: State,
     pub context: Context,
     /// What the plane belongs to.
-    pub parent: Option<Parent>,
+    pub parent: Option<Box<Parent>>,
     pub class: Arc<Class>,
-    /// Its own, or else those of its class.
-    pub limits: Limits,
+    own_limits: Option<Box<Limits>>,
     /// What the plane itself wants to have written down.
     pub audit: Option<Arc<PlaneAudit>>,
-    /// The record that says so. Every write compares it, so that no server writes to a plane that was suspended,
-    /// moved or dropped before it heard.
-    pub state_key: Key,
+    /// Of the record at [`Self::state_key`].
     pub state_revision: Revision,
-    pub birth_key: Key,
     /// The revision of the birth record, which base objects are shown with unless they came from elsewhere.
     pub birth_revision: Revision,
-    pub arrival: Option<Arrival>,
+    pub arrival: Option<Box<Arrival>>,
     /// Where it is now, if it has moved.
     pub moved_to: Option<Arc<MovedTo>>,
     /// Where it was before, if that server's word counts for what it passes on.
@@ -161,7 +157,7 @@ impl Plane {
 
     /// The project whose plane this is: its parent's name, or else what its own name says.
     pub fn project(&self) -> &str {
-        let parent = self.parent.as_ref().filter(|parent| parent.kind == "Project");
+        let parent = self.parent.as_deref().filter(|parent| parent.kind == "Project");
         let named = || tenancy::project_of_plane(&self.name).unwrap_or(&self.name);
         parent.map_or_else(named, |parent| &parent.name)
     }
@@ -179,7 +175,7 @@ impl Plane {
                 })?;
                 let birth = Birth {
                     revision: stored::shown_revision(record),
-                    ..self.birth.clone()
+                    ..self.birth
                 };
                 layer
                     .get(&key.group_resource(), key.rest(), &birth)
@@ -188,19 +184,35 @@ impl Plane {
         })
     }
 
+    /// What bounds it: its own limits, or else those of its class.
+    pub fn limits(&self) -> Limits {
+        let own = self.own_limits.as_deref();
+        own.map_or(self.class.limits, |own| own.or(self.class.limits))
+    }
+
+    /// The record of its state. Every write compares it, so that no server writes to a plane that was suspended, moved or
+    /// dropped before it heard.
+    pub fn state_key(&self) -> Key {
+        directory::state_key(self.id)
+    }
+
+    fn birth_key(&self) -> Key {
+        directory::birth_key(self.id)
+    }
+
     /// The comparison that every write to this plane carries.
     pub fn fence(&self) -> Compare {
-        Compare::Unchanged(self.state_key.clone(), self.state_revision)
+        Compare::Unchanged(self.state_key(), self.state_revision)
     }
 
     /// The further comparison of a write that copies an object out of the base layer.
     pub fn base_fence(&self) -> Compare {
-        Compare::Unchanged(self.birth_key.clone(), self.birth_revision)
+        Compare::Unchanged(self.birth_key(), self.birth_revision)
     }
 
     /// Where the changes after a version are that a client read from this plane, here or where it was before.
     pub fn since(&self, version: Revision) -> Since {
-        let Some(arrival) = self.arrival.filter(|arrival| version < arrival.opened) else {
+        let Some(arrival) = self.arrival.as_deref().filter(|arrival| version < arrival.opened) else {
             return Since::Here(version);
         };
         match arrival.versions {

@@ -181,7 +181,7 @@ impl Registry {
         target: &Target,
         lost: Option<&Compare>,
     ) -> Result<Option<Revision>, ApiError> {
-        let at = lost.map(|(Compare::Unchanged(key, _) | Compare::Absent(key))| key);
+        let at = lost.map(Compare::key);
         match self.rules(target) {
             // The other owner has changed: perhaps there is a third.
             Some(Kind::Membership) => Ok(None),

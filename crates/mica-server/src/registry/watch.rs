@@ -160,7 +160,7 @@ impl Registry {
         if plane.is_root() || self.side.is_known(plane) {
             return Ok(());
         }
-        match self.store.get(&plane.state_key).await? {
+        match self.store.get(&plane.state_key()).await? {
             Some(record) if record.revision == plane.state_revision => Ok(()),
             _ => Err(ApiError::stale_plane()),
         }
@@ -170,7 +170,7 @@ impl Registry {
     async fn since(&self, plane: &Plane, version: Revision) -> Result<Since, ApiError> {
         let since = plane.since(version);
         // Where revisions could not be kept, the old server's may lie in the future here: nothing is known of those.
-        if let (Since::Here(_), Some(arrival)) = (since, plane.arrival)
+        if let (Since::Here(_), Some(arrival)) = (since, plane.arrival.as_deref())
             && arrival.versions == Versions::New
         {
             let newest = self.store.status().await?.revision;
@@ -219,7 +219,7 @@ impl Registry {
         let changes = self.store.watch(range, now).await?;
         let record = self.store.get(definition.key()).await?;
         match record {
-            Some(record) if record.revision == definition.revision() => Ok(changes),
+            Some(record) if definition.is(&record) => Ok(changes),
             _ => Err(ApiError::stale_plane()),
         }
     }

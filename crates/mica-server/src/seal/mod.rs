@@ -430,7 +430,5 @@ impl Store for SealedStore {
 }
 
 fn compared(compare: &mica_store::Compare) -> Key {
-    match compare {
-        mica_store::Compare::Unchanged(key, _) | mica_store::Compare::Absent(key) => key.clone(),
-    }
+    compare.key().clone()
 }

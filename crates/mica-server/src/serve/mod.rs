@@ -442,7 +442,7 @@ impl Server {
         let parent = match &located.address {
             address @ (Address::Plane(_) | Address::Project(_)) => {
                 let plane = self.plane(address).await.ok();
-                plane.and_then(|plane| plane.parent.clone())
+                plane.and_then(|plane| plane.parent.as_deref().cloned())
             }
             Address::AllPlanes => None,
             _ if self.has_views() => View::parent_of(located),

@@ -25,7 +25,7 @@ use crate::serve::Server;
 const PAGE: usize = 100;
 
 /// Whose view it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Viewer {
     Organization,
     User,

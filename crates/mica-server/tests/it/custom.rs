@@ -89,7 +89,7 @@ async fn planes_with_the_same_definitions_share_what_is_compiled() {
     }
     assert!(std::sync::Arc::ptr_eq(&sets[0], &sets[1]));
     assert!(!std::sync::Arc::ptr_eq(&sets[0], &sets[2]));
-    let widgets = |set: &mica_server::custom::Set| set.definitions().last().unwrap().clone();
+    let widgets = |set: &mica_server::custom::Set| set.definitions().last().unwrap().versions.clone();
     assert!(std::sync::Arc::ptr_eq(&widgets(&sets[0]), &widgets(&sets[2])));
     world.stop().await;
 }

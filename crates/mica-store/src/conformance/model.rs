@@ -149,7 +149,13 @@ impl World {
             match self.random.random_range(0..10) {
                 0 => compares.push(Compare::Absent(key.clone())),
                 1 => compares.push(Compare::Unchanged(key.clone(), Revision(1))),
-                2..7 => compares.push(match &current {
+                2 => {
+                    // As it is, as it was once, or newer than it is.
+                    let newest = self.model.changes.last().map_or(0, |(revision, _)| revision.0);
+                    let since = self.random.random_range(0..newest + 3);
+                    compares.push(Compare::UnchangedSince(key.clone(), Revision(since)));
+                }
+                3..7 => compares.push(match &current {
                     Some(record) => Compare::Unchanged(key.clone(), record.revision),
                     None => Compare::Absent(key.clone()),
                 }),
@@ -164,17 +170,15 @@ impl World {
     }
 
     async fn commit(&mut self, compares: Vec<Compare>, writes: Vec<Write>) {
-        let failed = compares.iter().position(|compare| match compare {
-            Compare::Absent(key) => self.model.read(key, Revision(u64::MAX)).is_some(),
-            Compare::Unchanged(key, revision) => {
-                self.model.read(key, Revision(u64::MAX)).map(|record| record.revision) != Some(*revision)
-            }
+        let failed = compares.iter().position(|compare| {
+            let current = self.model.read(compare.key(), Revision(u64::MAX));
+            !compare.holds(current.map(|record| record.revision))
         });
         match (self.bed.commit(compares.clone(), writes.clone()).await, failed) {
             (Ok(committed), None) => self.model.apply(&writes, &committed),
             (Err(CommitError::Conflict { compare, current }), Some(index)) => {
-                let (Compare::Absent(key) | Compare::Unchanged(key, _)) = &compares[index];
-                assert_eq!((compare, current), (index, self.model.read(key, Revision(u64::MAX))));
+                let found = self.model.read(compares[index].key(), Revision(u64::MAX));
+                assert_eq!((compare, current), (index, found));
             }
             (outcome, failed) => panic!("{compares:?} {writes:?}: {outcome:?}, the model says {failed:?}"),
         }

@@ -75,6 +75,10 @@ pub(super) async fn a_comparison_that_holds_lets_the_writes_through(bed: Bed) {
         .revision;
     let unchanged = vec![Compare::Unchanged(key.clone(), created)];
     let updated = bed.commit(unchanged, vec![put(&key, "2")]).await.unwrap().revision;
+    for since in [updated, Revision(updated.0 + 1000)] {
+        let unchanged = vec![Compare::UnchangedSince(key.clone(), since)];
+        bed.commit(unchanged, vec![]).await.unwrap();
+    }
     let unchanged = vec![Compare::Unchanged(key.clone(), updated)];
     bed.commit(unchanged, vec![Write::Delete { key: key.clone() }])
         .await
@@ -99,6 +103,8 @@ pub(super) async fn a_conflict_names_the_first_failure_and_writes_nothing(bed: B
         (vec![Compare::Unchanged(a.clone(), old)], 0, newest.clone()),
         (vec![Compare::Absent(a.clone())], 0, newest.clone()),
         (vec![Compare::Unchanged(missing.clone(), old)], 0, None),
+        (vec![Compare::UnchangedSince(a.clone(), old)], 0, newest.clone()),
+        (vec![Compare::UnchangedSince(missing.clone(), new)], 0, None),
         (
             vec![
                 holds.clone(),

@@ -133,10 +133,7 @@ impl Shared {
             entries: Vec::new(),
         };
         for compare in &txn.compares {
-            let (key, revision) = match compare {
-                Compare::Unchanged(key, revision) => (self.layout.object(key), signed(*revision)),
-                Compare::Absent(key) => (self.layout.object(key), 0),
-            };
+            let key = self.layout.object(compare.key());
             draft.reads.push(
                 Request::Range(RangeRequest {
                     key: key.clone(),
@@ -144,7 +141,18 @@ impl Shared {
                 })
                 .into(),
             );
-            draft.compares.push(proto::Compare::mod_revision(key, revision));
+            match compare {
+                Compare::Unchanged(_, revision) => {
+                    draft
+                        .compares
+                        .push(proto::Compare::mod_revision(key, signed(*revision)));
+                }
+                Compare::UnchangedSince(_, revision) => draft.compares.extend([
+                    proto::Compare::exists(key.clone()),
+                    proto::Compare::none_written_after(key, Bytes::new(), signed(*revision)),
+                ]),
+                Compare::Absent(_) => draft.compares.push(proto::Compare::mod_revision(key, 0)),
+            }
         }
         for (write, lease) in txn.writes.iter().zip(leases) {
             match write {
@@ -375,12 +383,8 @@ fn first_conflict(compares: &[Compare], answer: TxnResponse) -> Option<Conflict>
         .zip(found)
         .enumerate()
         .find_map(|(compare, (expected, current))| {
-            let there = current.as_ref().map_or(Revision(0), |current| current.revision);
-            let holds = match expected {
-                Compare::Unchanged(_, revision) => there == *revision,
-                Compare::Absent(_) => current.is_none(),
-            };
-            (!holds).then_some(Conflict { compare, current })
+            let newest = current.as_ref().map(|current| current.revision);
+            (!expected.holds(newest)).then_some(Conflict { compare, current })
         })
 }
 

@@ -137,6 +137,7 @@ pub enum Target {
 }
 
 const EQUAL: i32 = 0;
+const GREATER: i32 = 1;
 const LESS: i32 = 2;
 const BY_VERSION: i32 = 0;
 const BY_MOD_REVISION: i32 = 2;
@@ -163,6 +164,13 @@ impl Compare {
             key,
             expected,
             range_end: Bytes::new(),
+        }
+    }
+
+    pub fn exists(key: Bytes) -> Self {
+        Self {
+            result: GREATER,
+            ..Self::version(key, 0)
         }
     }
 

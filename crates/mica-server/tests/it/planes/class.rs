@@ -11,7 +11,7 @@ const CLASSES: &str = "/apis/mica.dev/v1alpha1/planeclasses";
 
 /// How many objects a plane may hold, as a server sees it.
 async fn objects(world: &World, name: &str) -> Option<u64> {
-    world.server.directory.by_name(name).await.unwrap().limits.objects
+    world.server.directory.by_name(name).await.unwrap().limits().objects
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::embedded::prepare::{Purpose, RoomError};
 use crate::embedded::read::{Damage, Engine};
 use crate::embedded::signal::Stuck;
 use crate::key::Key;
-use crate::store::{Change, CommitError, Committed, Compare, Event, Record, Revision, Signal, Txn, Write};
+use crate::store::{Change, CommitError, Committed, Event, Record, Revision, Signal, Txn, Write};
 
 /// What one transaction came to.
 type Outcome = Result<Committed, CommitError>;
@@ -125,15 +125,11 @@ impl<'a> GroupState<'a> {
     /// Checks a transaction and adds its records.
     fn transact(&mut self, txn: &Txn, frame: &mut Frame<'_>) -> Outcome {
         for (index, compare) in txn.compares.iter().enumerate() {
-            let (key, expected) = match compare {
-                Compare::Unchanged(key, revision) => (key, Some(*revision)),
-                Compare::Absent(key) => (key, None),
-            };
-            let found = self.look_up(key)?.map(|version| version.entry.revision);
-            if found != expected {
+            let found = self.look_up(compare.key())?.map(|version| version.entry.revision);
+            if !compare.holds(found) {
                 return Err(CommitError::Conflict {
                     compare: index,
-                    current: self.record(key)?,
+                    current: self.record(compare.key())?,
                 });
             }
         }
