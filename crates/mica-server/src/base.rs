@@ -90,7 +90,13 @@ impl TryFrom<String> for Seed {
             None => (text.as_str(), PlaneId::ROOT),
         };
         let drawn = Uuid::parse_str(drawn).map_err(|_| damaged())?;
-        Ok(Self { drawn, plane })
+        let seed = Self { drawn, plane };
+        // Uids are made of the text.
+        if seed.to_string() == text {
+            Ok(seed)
+        } else {
+            Err(damaged())
+        }
     }
 }
 
@@ -263,4 +269,26 @@ pub(crate) fn uid(seed: Seed, resource: &GroupResource, rest: &str) -> String {
     let hash = Sha256::digest(format!("{seed}\0{}\0{rest}", resource.as_key()));
     let bytes: [u8; 16] = hash[..16].try_into().expect("a digest has 32 bytes");
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is stored, and what uids are made of, is this text.
+    #[test]
+    fn a_seed_is_the_text_that_it_was_read_from() {
+        let drawn = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+        for text in [drawn.to_owned(), format!("{drawn}/0123456789ab")] {
+            let seed: Seed = serde_json::from_value(text.clone().into()).unwrap();
+            assert_eq!(serde_json::to_value(seed).unwrap(), text);
+        }
+        let upper = drawn.to_uppercase();
+        for text in ["", "x", &upper, &format!("{drawn}/"), &format!("{drawn}/root")] {
+            assert!(Seed::try_from(text.to_owned()).is_err(), "{text:?}");
+        }
+        let root = Seed::try_from(drawn.to_owned()).unwrap();
+        let plane = root.of_plane(PlaneId::parse("0123456789ab").unwrap());
+        assert_eq!(plane.to_string(), format!("{drawn}/0123456789ab"));
+    }
 }

@@ -47,6 +47,11 @@ pub trait Store: Send + Sync + 'static {
     /// The newest value at `key`. Linearizable like [`Store::status`].
     async fn get(&self, key: &Key) -> Result<Option<Record>, ReadError>;
 
+    /// The same for who keeps what it reads, so that the store need not have it at hand, too.
+    async fn get_once(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.get(key).await
+    }
+
     /// One page of a range, ordered by key, as of one revision.
     ///
     /// Without `at` the page is the newest state (linearizable) and names the store's newest revision even if the range

@@ -1,7 +1,7 @@
 //! What a plane's own definitions add to it: custom resources, loaded when the plane is used and shared by content.
 //!
 //! A definition that many planes hold is compiled once ([`Versions`], found by the hash of what it says), and planes with
-//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and the revision that it was read at: a
+//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and one revision, at which all were as they are known: a
 //! write of an object compares that its definition is no newer. One watch over the definitions of all planes keeps the cache true.
 //!
 //! Project planes also serve the definitions of root that are marked for projects ([`CONTEXTS`]), without a copy: their
@@ -82,7 +82,7 @@ enum Whose {
 pub struct Customs {
     keys: PlaneKeys,
     set: Arc<Set>,
-    /// The revision that they were read at.
+    /// The revision that they were read at, or an earlier one at which they were the same.
     read_at: Revision,
 }
 
@@ -124,7 +124,7 @@ impl Definition {
 
     /// Whether this record is still what was read.
     pub fn is(&self, record: &Record) -> bool {
-        self.fence().holds(Some(record.revision))
+        record.revision <= self.read_at
     }
 
     /// The comparison that every write of its objects carries.
@@ -196,7 +196,7 @@ impl Definitions {
         Customs {
             keys,
             set: self.shared.set(scheme, found.by_name.into_values().collect()),
-            read_at: found.read_at.unwrap_or_default(),
+            read_at: found.read_at.expect("something was read"),
         }
     }
 
@@ -309,7 +309,7 @@ impl Customs {
         &self.set
     }
 
-    /// The keys and revisions of all definitions.
+    /// All definitions.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
         (0..self.set.definitions().len()).map(|at| self.definition(at))
     }

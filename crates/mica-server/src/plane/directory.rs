@@ -250,7 +250,7 @@ impl Directory {
     async fn look_up(&self, name: &str) -> Result<Option<Arc<Plane>>, ApiError> {
         let _turn = self.lookups.acquire().await.expect("the semaphore is never closed");
         for _ in 0..LOOKUP_TRIES {
-            let Some(record) = self.store.get(&plane_key(name)).await? else {
+            let Some(record) = self.store.get_once(&plane_key(name)).await? else {
                 return Ok(None);
             };
             let Some(id) = plane_id(&record)? else { return Ok(None) };
@@ -353,10 +353,11 @@ impl Directory {
     }
 
     async fn load(&self, id: PlaneId) -> Result<Option<Plane>, ApiError> {
-        let Some(birth) = self.store.get(&birth_key(id)).await? else {
+        // A plane is kept as a whole.
+        let Some(birth) = self.store.get_once(&birth_key(id)).await? else {
             return Ok(None);
         };
-        let Some(state) = self.store.get(&state_key(id)).await? else {
+        let Some(state) = self.store.get_once(&state_key(id)).await? else {
             return Ok(None);
         };
         let record: BirthRecord = read_record(&birth)?;

@@ -210,6 +210,14 @@ enum Telling {
 }
 
 impl SealedStore {
+    async fn opened(&self, key: &Key, record: Option<Record>) -> Result<Option<Record>, ReadError> {
+        let Some(record) = record else { return Ok(None) };
+        Ok(Some(Record {
+            value: self.0.open(key, record.value, Telling::One).await,
+            ..record
+        }))
+    }
+
     pub fn new(store: Arc<dyn Store>, sealing: Arc<Sealing>) -> Self {
         Self(Arc::new(Inner {
             keyring: PlaneKeyring::new(store.clone(), sealing.clone()),
@@ -349,13 +357,11 @@ impl Store for SealedStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, ReadError> {
-        let Some(record) = self.0.store.get(key).await? else {
-            return Ok(None);
-        };
-        Ok(Some(Record {
-            value: self.0.open(key, record.value, Telling::One).await,
-            ..record
-        }))
+        self.opened(key, self.0.store.get(key).await?).await
+    }
+
+    async fn get_once(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.opened(key, self.0.store.get_once(key).await?).await
     }
 
     async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError> {
@@ -392,7 +398,7 @@ impl Store for SealedStore {
                 *value = self.0.seal(key, std::mem::take(value)).await?;
             }
         }
-        let compared: Vec<Key> = txn.compares.iter().map(compared).collect();
+        let compared: Vec<Key> = txn.compares.iter().map(|compare| compare.key().clone()).collect();
         match self.0.store.commit(txn).await {
             Err(CommitError::Conflict {
                 compare,
@@ -427,8 +433,4 @@ impl Store for SealedStore {
     fn end_watches(&self, plane: mica_api::PlaneId) {
         self.0.store.end_watches(plane);
     }
-}
-
-fn compared(compare: &mica_store::Compare) -> Key {
-    compare.key().clone()
 }

@@ -13,12 +13,14 @@ pub(super) async fn a_write_is_seen_by_every_later_read(bed: Bed) {
             value: Bytes::from(value),
             revision,
         };
+        assert_eq!(bed.store.get_once(&key).await.unwrap(), Some(record.clone()));
         assert_eq!(bed.get(&key).await, Some(record.clone()));
         let page = bed.page(&bed.range(), None, None, 10).await.unwrap();
         assert_eq!(page.records, [(key.clone(), record)]);
         assert!(page.revision >= revision);
     }
     let revision = bed.delete(&key).await;
+    assert_eq!(bed.store.get_once(&key).await.unwrap(), None);
     assert_eq!(bed.get(&key).await, None);
     let page = bed.page(&bed.range(), None, None, 10).await.unwrap();
     assert!(page.records.is_empty() && page.revision >= revision);

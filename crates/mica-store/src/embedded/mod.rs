@@ -296,6 +296,10 @@ impl Store for EmbeddedStore {
         Ok(self.inner.engine.get(key)?)
     }
 
+    async fn get_once(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        Ok(self.inner.engine.get_once(key)?)
+    }
+
     async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError> {
         let RangeQuery {
             range,

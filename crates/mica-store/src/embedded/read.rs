@@ -164,16 +164,31 @@ impl Engine {
             return Ok(Some(record));
         }
         let (view, segments) = self.view()?;
+        let record = self.newest(key, &view, &segments)?;
+        if let Some(record) = &record {
+            self.cache.keep(key, record, view.revision());
+        }
+        Ok(record)
+    }
+
+    /// The same, and nothing is kept.
+    pub(super) fn get_once(&self, key: &Key) -> Result<Option<Record>, Damage> {
+        if let Some(record) = self.cache.get(key) {
+            return Ok(Some(record));
+        }
+        let (view, segments) = self.view()?;
+        self.newest(key, &view, &segments)
+    }
+
+    fn newest(&self, key: &Key, view: &View, segments: &SegmentMap) -> Result<Option<Record>, Damage> {
         let Some(entry) = view.version(key, view.revision())? else {
             return Ok(None);
         };
-        let value = self.loader(&segments).load(key.as_str(), &entry)?;
-        let record = Record {
+        let value = self.loader(segments).load(key.as_str(), &entry)?;
+        Ok(Some(Record {
             value,
             revision: entry.revision,
-        };
-        self.cache.keep(key, &record, view.revision());
-        Ok(Some(record))
+        }))
     }
 
     /// A value by its place, for the committer.

@@ -88,8 +88,10 @@ struct Draft {
 impl Shared {
     pub async fn write(&self, txn: Txn) -> Result<Committed, CommitError> {
         let count = txn.writes.len();
-        if count > MAX_OPS || txn.compares.len() > MAX_OPS {
-            let compares = txn.compares.len();
+        // One that looks back takes two of etcd's.
+        let twice = |compare: &&Compare| matches!(compare, Compare::UnchangedSince(..));
+        let compares = txn.compares.len() + txn.compares.iter().filter(twice).count();
+        if count > MAX_OPS || compares > MAX_OPS {
             return Err(CommitError::TooLarge(format!(
                 "{compares} comparisons and {count} writes, where etcd takes {MAX_OPS} of each"
             )));

@@ -176,7 +176,7 @@ impl Compare {
 
     /// No key of the range was written after `revision`.
     pub fn none_written_after(key: Bytes, range_end: Bytes, revision: i64) -> Self {
-        let expected = Some(Target::ModRevision(revision + 1));
+        let expected = Some(Target::ModRevision(revision.saturating_add(1)));
         Self {
             result: LESS,
             target: BY_MOD_REVISION,

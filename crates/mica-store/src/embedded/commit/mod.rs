@@ -10,10 +10,13 @@
 mod group;
 mod job;
 mod line;
+mod loud;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -28,7 +31,7 @@ use super::signal::{LogSize, Signals, Stuck};
 use crate::store::{CommitError, Committed, Revision, Signal, Txn, Write};
 pub(super) use group::now_ms;
 pub(super) use job::{Carry, Forget, Job, Sweep};
-use line::Line;
+use line::{Line, Turn};
 
 /// Transactions that wait at most; more have to wait for a place.
 pub(super) const QUEUE: usize = 1024;
@@ -145,6 +148,41 @@ pub(super) enum WriteError {
     Unknown(io::Error),
 }
 
+/// What came.
+enum Received {
+    Request(Request),
+    /// Not in time.
+    Nothing,
+    Closed,
+}
+
+/// Waits for a request, if there is a time at most until then.
+fn receive(requests: &mut mpsc::Receiver<Request>, until: Option<Instant>) -> Received {
+    let Some(until) = until else {
+        return requests.blocking_recv().map_or(Received::Closed, Received::Request);
+    };
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(request) = requests.poll_recv(&mut cx) {
+            return request.map_or(Received::Closed, Received::Request);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Received::Nothing;
+        }
+        thread::park_timeout(left);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 impl Committer {
     pub(super) fn new(engine: Arc<Engine>, signals: Arc<Signals>, start: Start) -> Self {
         let Start {
@@ -171,21 +209,26 @@ impl Committer {
     /// Works until it is told to close. Returns what a last checkpoint needs to know.
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) -> (Checkpoint, Log) {
         let mut line = Line::new();
-        while let Some(first) = requests.blocking_recv() {
-            let mut job = line.take_in(first, Instant::now());
+        loop {
+            let mut job = match receive(&mut requests, line.held_until(Instant::now())) {
+                Received::Request(first) => line.take_in(first, Instant::now()),
+                Received::Nothing => None,
+                Received::Closed => Some(Job::Close),
+            };
             loop {
                 let now = Instant::now();
                 if job.is_none() {
                     job = line.fill(&mut requests, now);
                 }
-                let group = line.next_group(now);
-                if group.is_empty() {
+                let turn = if job.is_some() { Turn::Everybody } else { Turn::InTurn };
+                let Some(group) = line.next_group(turn, now) else {
                     break;
-                }
+                };
                 match self.wait_for_index() {
-                    IndexState::Flowing => self.commit_group(group),
-                    IndexState::Stuck(stuck) => self.refuse_growth(group, stuck),
+                    IndexState::Flowing => self.commit_group(group.requests),
+                    IndexState::Stuck(stuck) => self.refuse_growth(group.requests, stuck),
                 }
+                line.wrote(group.loud, now.elapsed(), Instant::now());
             }
             match job {
                 Some(Job::Close) => break,

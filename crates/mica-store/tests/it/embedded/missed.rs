@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use mica_api::{GroupResource, PlaneId};
 use mica_store::embedded::EmbeddedStore;
-use mica_store::{Change, Key, KeyRange, PlaneKeys, Revision, Signal, Store, Txn, Write};
+use mica_store::{Change, Key, KeyRange, PlaneKeys, Revision, Signal, Store, Txn, Watch, Write};
 
-use super::tiny;
+use super::{segments, tiny, wait_for_segments};
 
 /// A key with the values before and after, and the revision.
 type Told = (Revision, Key, Option<Bytes>, Option<Bytes>);
@@ -15,21 +15,26 @@ async fn commit(store: &EmbeddedStore, write: Write) -> Revision {
     store.commit(Txn { compares, writes }).await.unwrap().revision
 }
 
+/// The next change that a watch tells.
+async fn next(watch: &mut Watch) -> Told {
+    let signal = std::future::poll_fn(|cx| watch.poll_next(cx)).await.unwrap();
+    let Signal::Event(event) = signal else {
+        panic!("no plane was dropped")
+    };
+    let value = match &event.change {
+        Change::Put(value) => Some(value.clone()),
+        Change::Delete => None,
+    };
+    let previous = event.previous.as_ref().map(|record| record.value.clone());
+    (event.revision, event.key.clone(), previous, value)
+}
+
 /// The first changes that a watch tells of a range after a revision.
 async fn told(store: &EmbeddedStore, range: &KeyRange, after: Revision, count: usize) -> Vec<Told> {
     let mut watch = store.watch(range.clone(), after).await.unwrap();
     let mut told = Vec::new();
     while told.len() < count {
-        let signal = std::future::poll_fn(|cx| watch.poll_next(cx)).await.unwrap();
-        let Signal::Event(event) = signal else {
-            panic!("no plane was dropped")
-        };
-        let value = match &event.change {
-            Change::Put(value) => Some(value.clone()),
-            Change::Delete => None,
-        };
-        let previous = event.previous.as_ref().map(|record| record.value.clone());
-        told.push((event.revision, event.key.clone(), previous, value));
+        told.push(next(&mut watch).await);
     }
     told
 }
@@ -85,5 +90,47 @@ async fn it_does_not_matter_how_a_change_is_found() {
             assert!(told == expected, "{range:?} after {after:?}");
         }
     }
+    store.close();
+}
+
+/// A watch that has read the log to its end goes on with the segment that comes next, should the one that it was in be gone:
+/// all of that is compacted.
+#[tokio::test]
+async fn a_watch_goes_on_after_the_segment_that_it_was_in_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), tiny()).unwrap();
+    let things = GroupResource::new("", "things");
+    let [watched, other] = [1, 2].map(|number| PlaneKeys::new(PlaneId::from_random(number)));
+    let put = |keys: PlaneKeys, name: &str, value: Bytes| Write::Put {
+        key: keys.object(&things, None, name),
+        value,
+        ttl: None,
+    };
+    // To look at so many keys would take longer than to read what follows of the log.
+    for some in 0..80 {
+        let small = |n| put(watched, &format!("k{some}-{n}"), Bytes::from_static(b"x"));
+        let (compares, writes) = (Vec::new(), (0..100).map(small).collect());
+        store.commit(Txn { compares, writes }).await.unwrap();
+    }
+    // What is larger than a segment has one of its own, so what is between two such has one, too.
+    let large = || put(other, "large", Bytes::from(vec![7; 1 << 20]));
+    let before = commit(&store, large()).await;
+    commit(&store, put(watched, "gone", Bytes::from_static(b"1"))).await;
+    let key = watched.object(&things, None, "gone");
+    let deleted = commit(&store, Write::Delete { key }).await;
+    let mut watch = store.watch(watched.all(), before).await.unwrap();
+    next(&mut watch).await;
+    assert_eq!(next(&mut watch).await.0, deleted);
+
+    let passed = segments(directory.path()).pop_last().unwrap();
+    commit(&store, large()).await;
+    store.compact(deleted).await.unwrap();
+    // More than is kept at hand for watches.
+    for _ in 0..100 {
+        commit(&store, put(other, "small", Bytes::from_static(b"2"))).await;
+    }
+    wait_for_segments(directory.path(), |names| !names.contains(&passed)).await;
+    let last = commit(&store, put(watched, "last", Bytes::from_static(b"3"))).await;
+    assert_eq!(next(&mut watch).await.0, last);
     store.close();
 }

@@ -11,6 +11,8 @@ mod reading;
 mod restart;
 mod workload;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use mica_store::embedded::{AutoCompaction, Durability, Options};
@@ -55,4 +57,22 @@ pub fn forgetful() -> Options {
 /// How many rounds a long test shall run, if it shall: `make soak` says so in `MICA_SOAK`.
 pub fn soak_rounds() -> Option<usize> {
     std::env::var("MICA_SOAK").ok().and_then(|rounds| rounds.parse().ok())
+}
+
+/// The names of the log's segments.
+pub fn segments(directory: &Path) -> BTreeSet<String> {
+    let names = std::fs::read_dir(directory.join("log")).unwrap();
+    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".seg")).collect()
+}
+
+/// Waits until the log has such segments.
+pub async fn wait_for_segments(directory: &Path, enough: impl Fn(&BTreeSet<String>) -> bool) {
+    let waiting = async {
+        while !enough(&segments(directory)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert!(waited.is_ok(), "there are {:?}", segments(directory));
 }

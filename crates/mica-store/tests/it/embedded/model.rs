@@ -89,6 +89,10 @@ impl Store for Restarting {
         self.store().get(key).await
     }
 
+    async fn get_once(&self, key: &Key) -> Result<Option<Record>, ReadError> {
+        self.store().get_once(key).await
+    }
+
     async fn range(&self, query: RangeQuery<'_>) -> Result<Page, ReadError> {
         self.store().range(query).await
     }

@@ -10,7 +10,7 @@ use mica_store::{
     Change, Compare, Key, KeyRange, PlaneKeys, RangeQuery, ReadError, Record, Revision, Signal, Store, Txn, Write,
 };
 
-use super::{forgetful, tiny};
+use super::{forgetful, tiny, wait_for_segments};
 
 fn plane(number: u64) -> PlaneKeys {
     PlaneKeys::new(PlaneId::from_random(number))
@@ -270,29 +270,12 @@ async fn quiet_planes_stay_quiet_over_a_restart_and_never_lie_after_a_rebuild() 
         "a delete is forgotten in between"
     );
     // The log forgets the delete with its segment; a rebuilt index must not take the plane for quiet since before.
-    wait_for_segments(directory.path(), |count| count <= 6).await;
+    wait_for_segments(directory.path(), |segments| segments.len() <= 6).await;
     store.close();
     std::fs::remove_dir_all(directory.path().join("index")).unwrap();
     let store = EmbeddedStore::open(directory.path(), tiny()).unwrap();
     assert!(store.watch(plane(2).all(), before_delete).await.is_err());
     assert!(store.watch(plane(2).all(), newest).await.is_ok());
-}
-
-async fn wait_for_segments(directory: &Path, enough: impl Fn(usize) -> bool) {
-    let log = directory.join("log");
-    let count = || {
-        let names = std::fs::read_dir(&log).unwrap().filter_map(Result::ok);
-        names
-            .filter(|entry| entry.file_name().to_string_lossy().ends_with(".seg"))
-            .count()
-    };
-    let waiting = async {
-        while !enough(count()) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
-    assert!(waited.is_ok(), "there are {} segments", count());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -316,7 +299,7 @@ async fn the_log_is_cleaned_and_what_lives_is_carried_along() {
     let newest = store.status().await.unwrap().revision;
     let expected = in_short(list(&store, &KeyRange::All, None).await);
     assert_eq!(expected.len(), 27);
-    wait_for_segments(directory.path(), |count| count <= 12).await;
+    wait_for_segments(directory.path(), |segments| segments.len() <= 12).await;
     assert_eq!(in_short(list(&store, &KeyRange::All, None).await), expected);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
     store.close();
