@@ -61,7 +61,6 @@ pub async fn run(bench: &Bench, subject: &Subject, report: &mut impl FnMut(Measu
     let (mut worst, mut detail) = (0.0_f64, Vec::new());
     for (verb, (idle, loaded)) in VERBS.iter().zip(idle.iter().zip(&loaded)) {
         let (before, after) = (p99(idle), p99(loaded));
-        for q in [0.5, 0.9, 0.95, 0.98, 0.99, 0.995] { eprint!("{q}: {:.2} {:.2}; ", idle.value_at_quantile(q) as f64/1e6, loaded.value_at_quantile(q) as f64/1e6); } eprintln!("{verb}");
         worst = worst.max(after / before);
         detail.push(format!("{verb} {before:.2} → {after:.2} ms"));
     }

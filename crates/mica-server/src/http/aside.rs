@@ -15,9 +15,9 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-/// How much the threads yield: a third of a usual thread's part while all want to run. Who holds a lock that others wait
+/// How much the threads yield: a tenth of a usual thread's part while all want to run. Who holds a lock that others wait
 /// for must get on with it, so it is not the least there is.
-const NICE: i32 = 5;
+const NICE: i32 = 10;
 
 /// How long a plane is loud after it last was. Connections do not move to and fro between two requests.
 const LASTS: Duration = Duration::from_secs(1);
