@@ -1,8 +1,8 @@
 //! What a plane's own definitions add to it: custom resources, loaded when the plane is used and shared by content.
 //!
 //! A definition that many planes hold is compiled once ([`Versions`], found by the hash of what it says), and planes with
-//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and one revision, at which all were as they are known: a
-//! write of an object compares that its definition is no newer. One watch over the definitions of all planes keeps the cache true.
+//! the same definitions share one [`Set`]. A plane in use costs a pointer to its set and one revision: a write of an object
+//! compares that its definition is no newer than that. One watch over the definitions of all planes keeps the cache true.
 //!
 //! Project planes also serve the definitions of root that are marked for projects ([`CONTEXTS`]), without a copy: their
 //! writes compare root's record. A definition of the plane's own hides one of root's with the same name.
@@ -82,7 +82,7 @@ enum Whose {
 pub struct Customs {
     keys: PlaneKeys,
     set: Arc<Set>,
-    /// The revision that they were read at, or an earlier one at which they were the same.
+    /// The revision that they were read at; of two reads, the earlier one's.
     read_at: Revision,
 }
 
