@@ -47,6 +47,8 @@ pub struct Sizes {
     pub sharing: u64,
     /// Planes with those definitions that are used before: enough to fill a server's caches.
     pub warm: u64,
+    /// Planes whose namespaces are deleted.
+    pub emptied: u64,
     pub starts: usize,
 }
 
@@ -64,8 +66,9 @@ impl Sizes {
         custom_objects: 10_000,
         definitions: 100,
         engaged: 10_000,
-        sharing: 1_000,
-        warm: 500,
+        sharing: 10_000,
+        warm: 5_000,
+        emptied: 1_000,
         starts: 7,
     };
     /// Small enough for a minute or two: shows that everything works, not how fast it is.
@@ -83,6 +86,7 @@ impl Sizes {
         engaged: 200,
         sharing: 20,
         warm: 10,
+        emptied: 20,
         starts: 3,
         ..Self::FULL
     };

@@ -70,7 +70,7 @@ async fn one(bench: &Bench, subject: &Subject, running: &Running, report: &mut i
 }
 
 async fn many(bench: &Bench, subject: &Subject, running: &Running, report: &mut impl FnMut(Measurement)) -> Result<()> {
-    let planes = bench.sizes.sharing;
+    let planes = bench.sizes.emptied;
     create(bench, running, "m", planes).await?;
     let names: Vec<String> = (0..EACH).map(|n| format!("ns-{n}")).collect();
     let bodies: Vec<_> = names.iter().map(|name| (NAMESPACES, namespace(name))).collect();

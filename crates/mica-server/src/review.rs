@@ -138,7 +138,7 @@ async fn decide(call: &Call<'_>, grant: &Grant, review: &Value) -> Result<Value,
                 extra: extra(review),
                 ..User::default()
             };
-            let asked = parent::carried(Arc::new(asked), plane.parent.as_deref());
+            let asked = parent::carried(Arc::new(asked), plane.parent());
             access(call, grant, &asked, review).await?
         }
         "SelfSubjectRulesReview" => rules(call, grant, review).await?,

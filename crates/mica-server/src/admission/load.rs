@@ -153,7 +153,7 @@ async fn read(
     plural: &'static str,
     wanted: Wanted<'_>,
 ) -> Result<Vec<Read>, ApiError> {
-    let range = plane.keys.resource(&GroupResource::new(GROUP, plural));
+    let range = plane.keys().resource(&GroupResource::new(GROUP, plural));
     let mut objects = Vec::new();
     let mut pages = Pages::new(store, &range, PAGE);
     while let Some(page) = pages.next().await? {
@@ -183,7 +183,7 @@ async fn read(
 
 /// Whether a plane has quotas.
 pub(super) async fn quotas(store: &dyn Store, plane: &Plane) -> Result<Quotas, ApiError> {
-    let range = plane.keys.resource(&GroupResource::new("", QUOTAS));
+    let range = plane.keys().resource(&GroupResource::new("", QUOTAS));
     let query = RangeQuery {
         range: &range,
         at: None,

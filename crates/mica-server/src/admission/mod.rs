@@ -34,16 +34,13 @@ use crate::egress::{ClientConfig, Egress};
 use crate::error::ApiError;
 use crate::metrics;
 use crate::plane::Plane;
-use crate::plane::cache::Followed;
+use crate::plane::cache::{Followed, PLANES};
 use crate::plane::class::Class;
 pub(crate) use gate::{Doing, Gate, Subject};
 use load::{Shared, Wanted};
 use metric::AdmissionMetrics;
 pub use plugin::PodAccounts;
 pub use switch::{Plugin, Plugins};
-
-/// Planes whose configuration is kept loaded. An entry is a pointer.
-const CACHED_PLANES: usize = 10_000;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const MUTATING_HOOKS: &str = "mutatingwebhookconfigurations";
@@ -165,7 +162,7 @@ impl Admissions {
             definitions,
             egress,
             authorizer,
-            planes: Followed::new(CACHED_PLANES),
+            planes: Followed::new(PLANES),
             shared: Shared::default(),
             empty: Arc::default(),
             metrics: AdmissionMetrics::new(metrics),
@@ -187,7 +184,7 @@ impl Admissions {
 
     async fn loaded(&self, plane: &Plane) -> Result<Loaded, ApiError> {
         // Mostly it is known: that must not cost the room of a load.
-        if let Some(loaded) = self.planes.peek(&Of::Plane(plane.id)) {
+        if let Some(loaded) = self.planes.known(&Of::Plane(plane.id)) {
             if loaded.class.name == plane.class.name {
                 return Ok(loaded);
             }

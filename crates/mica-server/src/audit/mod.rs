@@ -235,7 +235,7 @@ impl Auditor {
 
     /// The same for the policy of the plane that a request turned out to be for.
     pub(crate) fn enter(self: &Arc<Self>, asking: &Asking<'_>, plane: &Plane) {
-        let planned = plane.audit.as_ref().map(|audit| (audit, asking.plan(&audit.policy)));
+        let planned = plane.audit().map(|audit| (audit, asking.plan(&audit.policy)));
         let Some((audit, plan)) = planned.filter(|(_, plan)| plan.level != Level::None) else {
             if let Some(trail) = asking.context.audit.get() {
                 mark(trail, plane);

@@ -130,7 +130,7 @@ impl Server {
             Address::Plane(_) | Address::Project(_) => self.plane(address).await.ok()?,
             _ => return None,
         };
-        let user = plane.moved_from.as_ref()?.prove(chain, headers)?;
+        let user = plane.moved_from()?.prove(chain, headers)?;
         Some(Arc::new(self.authenticator.trusted(user)))
     }
 

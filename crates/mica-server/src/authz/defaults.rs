@@ -44,7 +44,7 @@ impl Server {
         let namespace = target.namespace.as_deref();
         let key = target
             .plane
-            .keys
+            .keys()
             .object(&target.served.storage, namespace, object::name(role));
         Ok(match self.store.get(&key).await? {
             None => false,

@@ -15,12 +15,9 @@ use serde_json::Value;
 use crate::base::BaseLayer;
 use crate::error::ApiError;
 use crate::pages::Pages;
-use crate::plane::cache::Followed;
+use crate::plane::cache::{Followed, PLANES};
 use crate::plane::{Own, Plane};
 use crate::stored::Stored;
-
-/// Planes whose policies are kept.
-const CACHED_PLANES: usize = 10_000;
 
 /// Objects read at once.
 const PAGE: usize = 500;
@@ -76,7 +73,7 @@ impl Policies {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            planes: Followed::new(CACHED_PLANES),
+            planes: Followed::new(PLANES),
             bases: papaya::HashMap::new(),
         }
     }
@@ -92,7 +89,7 @@ impl Policies {
         let (mut own, mut hidden) = (Layer::default(), HashSet::new());
         for (plural, part) in RESOURCES {
             let resource = GroupResource::new(GROUP, plural);
-            let range = plane.keys.resource(&resource);
+            let range = plane.keys().resource(&resource);
             let mut pages = Pages::new(&*self.store, &range, PAGE);
             while let Some(page) = pages.next().await? {
                 for (key, record) in &page {

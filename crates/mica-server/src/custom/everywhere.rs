@@ -16,7 +16,7 @@ use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::select::text_at;
 use mica_store::{Key, PlaneKeys};
 
-use super::{Definition, Definitions, Whose, definitions, index};
+use super::{Customs, Definition, Definitions, Whose, definitions, index};
 use crate::error::ApiError;
 use crate::pages::Pages;
 use crate::plane::directory::Directory;
@@ -232,14 +232,16 @@ impl Definitions {
     /// nobody uses. What is in the cache may be behind the object that is asked about, so it counts only if it serves the
     /// version.
     async fn own(&self, plane: PlaneId, name: &str, version: &str) -> Result<Option<Definition>, ApiError> {
+        let keys = PlaneKeys::new(plane);
         let loaded = self
             .planes
             .peek(&Whose::Plane(plane))
-            .and_then(|loaded| loaded.own(name));
+            .map(|loaded| Customs { keys, loaded })
+            .and_then(|customs| customs.own(name));
         if let Some(loaded) = loaded.filter(|loaded| loaded.offered(version).is_some()) {
             return Ok(Some(loaded));
         }
-        let key = PlaneKeys::new(plane).object(&definitions(), None, name);
+        let key = keys.object(&definitions(), None, name);
         let Some(record) = self.store.get(&key).await? else {
             return Ok(None);
         };

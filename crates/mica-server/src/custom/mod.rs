@@ -21,7 +21,7 @@ use mica_store::{Compare, Key, PlaneKeys, Record, Revision, Store};
 
 use crate::error::ApiError;
 use crate::pages::Pages;
-use crate::plane::cache::Followed;
+use crate::plane::cache::{Followed, PLANES};
 use crate::plane::{Context, Plane};
 use crate::scheme::{Scheme, Served};
 use crate::stored::{Content, Stored};
@@ -29,9 +29,6 @@ use crate::tenancy::Viewer;
 pub(crate) use set::Weakly;
 use set::{Homed, Shared};
 pub use set::{Set, Versions};
-
-/// Planes whose definitions are kept loaded.
-const CACHED_PLANES: usize = 10_000;
 
 /// Definitions read at once: each may be large.
 const PAGE: usize = 50;
@@ -63,7 +60,7 @@ pub fn serves_otherwise(event: &mica_store::Event) -> bool {
 /// The definitions of all planes.
 pub struct Definitions {
     store: Arc<dyn Store>,
-    planes: Followed<Whose, Customs>,
+    planes: Followed<Whose, Loaded>,
     shared: Shared,
 }
 
@@ -77,13 +74,19 @@ enum Whose {
     View(Viewer),
 }
 
+/// What is kept of somebody's definitions.
+#[derive(Clone, Debug)]
+struct Loaded {
+    set: Arc<Set>,
+    /// The revision that they were read at; of two reads, the earlier one's.
+    read_at: Revision,
+}
+
 /// What one plane's definitions are.
 #[derive(Clone, Debug)]
 pub struct Customs {
     keys: PlaneKeys,
-    set: Arc<Set>,
-    /// The revision that they were read at; of two reads, the earlier one's.
-    read_at: Revision,
+    loaded: Loaded,
 }
 
 /// Where a definition is kept.
@@ -137,7 +140,7 @@ impl Definitions {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            planes: Followed::new(CACHED_PLANES),
+            planes: Followed::new(PLANES),
             shared: Shared::default(),
         }
     }
@@ -150,31 +153,33 @@ impl Definitions {
                 self.read(Home::Root, PlaneKeys::ROOT, Wanted::InProjects, &mut found)
                     .await?;
             }
-            self.read(Home::Plane, plane.keys, Wanted::All, &mut found).await?;
-            Ok(self.customs(plane.keys, &plane.scheme, found))
+            self.read(Home::Plane, plane.keys(), Wanted::All, &mut found).await?;
+            Ok(self.loaded(&plane.scheme, found))
         };
-        self.kept(Whose::Plane(plane.id), load).await
+        self.kept(Whose::Plane(plane.id), plane.keys(), load).await
     }
 
     /// What root defines for projects: all that planes have in common.
     pub async fn platform(&self, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
         let load = self.of_root(Wanted::InProjects, scheme);
-        self.kept(Whose::Projects, load).await
+        self.kept(Whose::Projects, PlaneKeys::ROOT, load).await
     }
 
     /// What root defines for a view.
     pub async fn shown_to(&self, viewer: Viewer, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
         let load = self.of_root(Wanted::In(viewer), scheme);
-        self.kept(Whose::View(viewer), load).await
+        self.kept(Whose::View(viewer), PlaneKeys::ROOT, load).await
     }
 
     async fn kept(
         &self,
         whose: Whose,
-        load: impl Future<Output = Result<Customs, ApiError>>,
+        keys: PlaneKeys,
+        load: impl Future<Output = Result<Loaded, ApiError>>,
     ) -> Result<Customs, ApiError> {
         let loaded = self.planes.get(&whose, async { load.await.map(Some) }).await?;
-        Ok(loaded.expect("a load gives something"))
+        let loaded = loaded.expect("a load gives something");
+        Ok(Customs { keys, loaded })
     }
 
     /// Forgets what is loaded of a plane: its definitions changed, or a write found them stale.
@@ -186,15 +191,14 @@ impl Definitions {
         self.planes.forget(&Whose::Plane(plane));
     }
 
-    async fn of_root(&self, wanted: Wanted, scheme: &Arc<Scheme>) -> Result<Customs, ApiError> {
+    async fn of_root(&self, wanted: Wanted, scheme: &Arc<Scheme>) -> Result<Loaded, ApiError> {
         let mut found = Found::default();
         self.read(Home::Root, PlaneKeys::ROOT, wanted, &mut found).await?;
-        Ok(self.customs(PlaneKeys::ROOT, scheme, found))
+        Ok(self.loaded(scheme, found))
     }
 
-    fn customs(&self, keys: PlaneKeys, scheme: &Arc<Scheme>, found: Found) -> Customs {
-        Customs {
-            keys,
+    fn loaded(&self, scheme: &Arc<Scheme>, found: Found) -> Loaded {
+        Loaded {
             set: self.shared.set(scheme, found.by_name.into_values().collect()),
             read_at: found.read_at.expect("something was read"),
         }
@@ -286,36 +290,36 @@ fn is_shown_to(viewer: Viewer, stored: &Stored) -> bool {
 impl Customs {
     /// The resource at a path, if a definition serves it.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<(Arc<Served>, Definition)> {
-        let at = self.set.position(group, plural)?;
-        let served = self.set.definitions()[at].versions.offered(version)?;
+        let at = self.set().position(group, plural)?;
+        let served = self.set().definitions()[at].versions.offered(version)?;
         Some((served.clone(), self.definition(at)))
     }
 
     /// The plane's own definition of this name.
     fn own(&self, name: &str) -> Option<Definition> {
-        let at = self.set.place(name)?;
-        (self.set.definitions()[at].home == Home::Plane).then(|| self.definition(at))
+        let at = self.set().place(name)?;
+        (self.set().definitions()[at].home == Home::Plane).then(|| self.definition(at))
     }
 
     /// The resource whose objects are stored under this name, as stored, whether clients may ask for it or not.
     pub fn by_storage(&self, storage: &str) -> Option<(Arc<Served>, Definition)> {
         let (group, plural) = storage.split_once('/')?;
-        let at = self.set.position(group, plural)?;
-        let served = self.set.definitions()[at].versions.storage()?.clone();
+        let at = self.set().position(group, plural)?;
+        let served = self.set().definitions()[at].versions.storage()?.clone();
         Some((served, self.definition(at)))
     }
 
     pub fn set(&self) -> &Arc<Set> {
-        &self.set
+        &self.loaded.set
     }
 
     /// All definitions.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
-        (0..self.set.definitions().len()).map(|at| self.definition(at))
+        (0..self.set().definitions().len()).map(|at| self.definition(at))
     }
 
     fn definition(&self, at: usize) -> Definition {
-        let Homed { versions, home } = &self.set.definitions()[at];
+        let Homed { versions, home } = &self.set().definitions()[at];
         let keys = match home {
             Home::Plane => self.keys,
             Home::Root => PlaneKeys::ROOT,
@@ -323,7 +327,7 @@ impl Customs {
         Definition {
             key: keys.object(&definitions(), None, &versions.name),
             versions: versions.clone(),
-            read_at: self.read_at,
+            read_at: self.loaded.read_at,
         }
     }
 }

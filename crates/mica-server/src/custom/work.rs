@@ -261,12 +261,12 @@ impl Worker {
             object::string(definition, &["spec", "group"]),
             object::string(definition, &["spec", "names", "plural"]),
         );
-        let own = plane.keys.object(&definitions(), None, object::name(definition));
+        let own = plane.keys().object(&definitions(), None, object::name(definition));
         // What root defines may have instances in other planes.
         let range = if plane.is_root() {
             KeyRange::AllPlanes(storage.clone())
         } else {
-            plane.keys.resource(&storage)
+            plane.keys().resource(&storage)
         };
         let mut after: Option<Key> = None;
         let mut blocked = None;
@@ -348,7 +348,7 @@ impl Worker {
 
     /// The other definitions of a group: what is needed of them.
     async fn group(&self, plane: &Plane, group: &str, but: &str) -> Result<Vec<(Key, Value)>, ApiError> {
-        let range = plane.keys.resource(&definitions());
+        let range = plane.keys().resource(&definitions());
         let mut others = Vec::new();
         let mut pages = Pages::new(&*self.store, &range, super::PAGE);
         while let Some(page) = pages.next().await? {

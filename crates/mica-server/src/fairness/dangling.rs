@@ -111,7 +111,7 @@ impl Dangling {
 
     async fn exists(&self, plane: &Plane, level: &str) -> Result<bool, ApiError> {
         let resource = resource(LEVELS);
-        let key = plane.keys.object(&resource, None, level);
+        let key = plane.keys().object(&resource, None, level);
         Ok(match self.store.get(&key).await? {
             Some(record) => !matches!(plane.read(&key, &record)?, Own::Nothing),
             None => plane.base.contains(&resource, level),

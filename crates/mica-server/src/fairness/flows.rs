@@ -21,14 +21,11 @@ use crate::base::{BaseLayer, Seed, uid};
 use crate::error::ApiError;
 use crate::pages::Pages;
 use crate::plane::Plane;
-use crate::plane::cache::Followed;
+use crate::plane::cache::{Followed, PLANES};
 
 pub(super) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 pub(super) const SCHEMAS: &str = "flowschemas";
 pub(super) const LEVELS: &str = "prioritylevelconfigurations";
-
-/// Planes whose flows are kept.
-const CACHED_PLANES: usize = 10_000;
 
 /// Uids kept of planes that have what they were born with: two for each user of a plane, mostly.
 const CACHED_UIDS: usize = 1_000;
@@ -112,14 +109,14 @@ impl FlowCache {
     pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
-            planes: Followed::new(CACHED_PLANES),
+            planes: Followed::new(PLANES),
             bases: papaya::HashMap::new(),
             metrics,
         }
     }
 
     pub async fn of(&self, plane: &Plane) -> Result<Arc<SharedFlows>, ApiError> {
-        if let Some(known) = self.planes.peek(&plane.id) {
+        if let Some(known) = self.planes.known(&plane.id) {
             return Ok(known);
         }
         let loading = Box::pin(self.planes.get(&plane.id, async { self.load(plane).await.map(Some) }));
@@ -153,7 +150,7 @@ impl FlowCache {
     }
 
     async fn own(&self, plane: &Plane, plural: &str) -> Result<Own, ApiError> {
-        let range = plane.keys.resource(&resource(plural));
+        let range = plane.keys().resource(&resource(plural));
         let mut pages = Pages::new(&*self.store, &range, PAGE);
         let mut own = Own::new();
         while let Some(page) = pages.next().await? {

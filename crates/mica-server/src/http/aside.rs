@@ -15,6 +15,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::plane::Plane;
+
 /// How much the threads yield: a tenth of a usual thread's part while all want to run. Who holds a lock that others wait
 /// for must get on with it, so it is not the least there is.
 const NICE: i32 = 10;
@@ -176,22 +178,22 @@ impl<S: Fn() -> bool + Unpin> Future for While<S> {
     }
 }
 
-/// What a connection's requests last said about their plane.
+/// The plane that a connection's requests were for last.
 #[derive(Default)]
-pub struct Company(arc_swap::ArcSwapOption<Loud>);
+pub struct Company(arc_swap::ArcSwapOption<Plane>);
 
 impl Company {
     /// The connection serves this plane now.
-    pub fn keep(&self, loud: &Arc<Loud>) {
+    pub fn keep(&self, plane: &Arc<Plane>) {
         let known = self.0.load();
-        if known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, loud)) {
+        if known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, plane)) {
             drop(known);
-            self.0.store(Some(loud.clone()));
+            self.0.store(Some(plane.clone()));
         }
     }
 
     pub fn is_loud(&self) -> bool {
-        self.0.load().as_ref().is_some_and(|loud| loud.is_loud())
+        self.0.load().as_ref().is_some_and(|plane| plane.loud.is_loud())
     }
 }
 

@@ -9,8 +9,9 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::aside::{Company, Loud};
+use super::aside::Company;
 use crate::authz::User;
+use crate::plane::Plane;
 use crate::tls::{PresentedCertificates, REUSE, RefusedCertificate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,9 +154,9 @@ impl Peer {
         Ok(user)
     }
 
-    /// A request of this connection is for the plane that this tells of.
-    pub fn asks(&self, loud: &Arc<Loud>) {
-        self.company.keep(loud);
+    /// A request of this connection is for this plane.
+    pub fn asks(&self, plane: &Arc<Plane>) {
+        self.company.keep(plane);
     }
 
     /// Whether the connection serves a loud plane.

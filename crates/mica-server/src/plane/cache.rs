@@ -5,9 +5,10 @@
 
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use mica_api::{GroupResource, PlaneId};
 use mica_store::{Event, KeyRange, Signal, Store, WatchError};
 use quick_cache::Equivalent;
@@ -18,42 +19,44 @@ use crate::error::ApiError;
 /// How soon changes are followed again after the store failed.
 pub const FOLLOW_AGAIN: Duration = Duration::from_millis(500);
 
+/// Planes that are kept ready to be used, of each thing that is made of what they store. All of it together is some 500
+/// bytes a plane; one that is not here costs its next request a read of what it stores.
+pub const PLANES: usize = 20_000;
+
 /// A bounded cache whose entries a watch keeps true.
 pub struct Followed<K, V> {
-    entries: Cache<K, (u64, V)>,
-    /// Which watch is under way, counted from 1. Zero: nobody listens, so nothing is kept.
-    watch: AtomicU64,
-    watches: AtomicU64,
+    /// What is kept under the watch that is under way. None while nobody listens.
+    entries: ArcSwapOption<Cache<K, V>>,
+    capacity: usize,
 }
 
 impl<K: Hash + Eq, V: Clone> Followed<K, V> {
     pub fn new(capacity: usize) -> Self {
         Self {
-            entries: Cache::new(capacity),
-            watch: AtomicU64::new(0),
-            watches: AtomicU64::new(0),
+            entries: ArcSwapOption::empty(),
+            capacity,
         }
     }
 
-    /// From now on changes are heard. What was kept before may have changed unheard.
+    /// From now on changes are heard. What was kept before may have changed unheard, and whoever still reads keeps what it
+    /// reads among that.
     pub fn begin(&self) {
-        self.watch
-            .store(self.watches.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
-        self.entries.clear();
+        self.entries.store(Some(Arc::new(Cache::new(self.capacity))));
     }
 
     /// Nobody listens any more.
     pub fn end(&self) {
-        self.watch.store(0, Ordering::Release);
+        self.entries.store(None);
     }
 
-    /// What is kept for a key.
+    /// What is kept for a key, which is in use.
+    pub fn known<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
+        self.entries.load().as_ref()?.get(key)
+    }
+
+    /// The same for somebody who only looks at what others use.
     pub fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
-        let watch = self.watch.load(Ordering::Acquire);
-        self.entries
-            .peek(key)
-            .filter(|(kept, _)| *kept == watch && watch != 0)
-            .map(|(_, value)| value)
+        self.entries.load().as_ref()?.peek(key)
     }
 
     /// What is kept, or else what `load` reads. Of several callers that miss the same key one reads at a time.
@@ -62,30 +65,33 @@ impl<K: Hash + Eq, V: Clone> Followed<K, V> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
-        loop {
-            let watch = self.watch.load(Ordering::Acquire);
-            if watch == 0 {
-                return load.await;
-            }
-            match self.entries.get_value_or_guard_async(key).await {
-                Ok((kept, value)) if kept == watch => return Ok(Some(value)),
-                Ok(_) => {
-                    self.entries.remove_if(key, |(kept, _)| *kept != watch);
+        let Some(entries) = self.entries.load_full() else {
+            return load.await;
+        };
+        match entries.get_value_or_guard_async(key).await {
+            Ok(value) => Ok(Some(value)),
+            Err(place) => {
+                let value = load.await?;
+                if let Some(value) = &value {
+                    // The place is gone if a change came while we read: then this answer is for this caller only.
+                    let _ = place.insert(value.clone());
                 }
-                Err(place) => {
-                    let value = load.await?;
-                    if let Some(value) = &value {
-                        // The place is gone if a change came while we read: then this answer is for this caller only.
-                        let _ = place.insert((watch, value.clone()));
-                    }
-                    return Ok(value);
-                }
+                Ok(value)
             }
         }
     }
 
     pub fn forget<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
-        self.entries.remove(key);
+        if let Some(entries) = &*self.entries.load() {
+            entries.remove(key);
+        }
+    }
+
+    /// Forgets everything that was kept, and goes on keeping if somebody listens.
+    pub fn forget_all(&self) {
+        if self.entries.load().is_some() {
+            self.begin();
+        }
     }
 
     /// Calls `forget` for every plane as its objects of some resources change, on whatever server that happens. Ends when
@@ -147,12 +153,6 @@ impl<K: Hash + Eq, V: Clone> Followed<K, V> {
             }
         });
         futures::future::try_join_all(heard).await.map(drop)
-    }
-
-    pub fn forget_all(&self) {
-        if self.watch.load(Ordering::Acquire) != 0 {
-            self.begin();
-        }
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
 }
 
 async fn digest(call: &Call<'_>, plane: &Plane) -> Result<Value, ApiError> {
-    let range = plane.keys.all();
+    let range = plane.keys().all();
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     let (mut at, mut after): (_, Option<Key>) = (None, None);
     loop {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use compact_str::CompactString;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mica_api::control_plane::CONTROL_PLANE_ANNOTATION;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::birth::BirthRecord;
-use super::cache::{FOLLOW_AGAIN, Followed};
+use super::cache::{FOLLOW_AGAIN, Followed, PLANES};
 use super::claim::{ADDRESSES, OwnHosts};
 use super::class::{self, Class};
 use super::kind::{GROUP, PLURAL, RESTORING};
@@ -28,18 +29,16 @@ use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
 use super::side::{Side, SideWrites};
-use super::{Context, MovedFrom, MovedTo, Plane, State};
+use super::{Context, MovedFrom, MovedTo, Plane, Special, State};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
 use crate::base::{Birth, Seed};
 use crate::egress::Networks;
 use crate::error::ApiError;
+use crate::http::Loud;
 use crate::scheme::{Scheme, Schemes, Served};
 use crate::seal;
 use crate::stored::Content;
-
-/// Planes kept resolved. An entry is about 300 bytes; a plane that is not here costs one more read.
-const CACHED_PLANES: usize = 10_000;
 
 /// Names of planes kept by id, for answers over all planes. An entry is about 100 bytes.
 const CACHED_NAMES: usize = 20_000;
@@ -116,7 +115,7 @@ pub struct Directory {
     root: ArcSwap<Plane>,
     schemes: Arc<Schemes>,
     layers: Shelf,
-    cache: Followed<String, Arc<Plane>>,
+    cache: Followed<CompactString, Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<String, Option<Arc<str>>>,
     /// What planes say about audit, compiled.
@@ -199,7 +198,7 @@ impl Directory {
             root: ArcSwap::from_pointee(placeholder(&schemes, &layers)),
             schemes,
             layers,
-            cache: Followed::new(CACHED_PLANES),
+            cache: Followed::new(PLANES),
             addresses: Followed::new(CACHED_ADDRESSES),
             audits: Compiled::default(),
             classes: Followed::new(CACHED_CLASSES),
@@ -229,7 +228,12 @@ impl Directory {
         if mica_api::PlaneName::parse(name).is_err() {
             return Err(missing());
         }
-        self.cache.get(name, self.look_up(name)).await?.ok_or_else(missing)
+        // Mostly it is known: that must not cost the room of a load.
+        if let Some(plane) = self.cache.known(name) {
+            return Ok(plane);
+        }
+        let key = CompactString::from(name);
+        self.cache.get(&key, self.look_up(name)).await?.ok_or_else(missing)
     }
 
     /// The plane with this id. `None` once it is dropped: a plane that was made anew under its name has another id.
@@ -331,7 +335,7 @@ impl Directory {
     /// Gives a plane that is being filled the base layer, seed and creation time of the one it is made from.
     pub async fn adopt_birth(&self, plane: &Plane, from: BirthRecord) -> Result<(), ApiError> {
         let birth = BirthRecord {
-            name: plane.name.clone(),
+            name: plane.name.to_string(),
             ..from
         };
         let txn = Txn {
@@ -378,10 +382,17 @@ impl Directory {
             PlaneId::ROOT => Arc::default(),
             _ => self.class(&recorded.class).await?,
         };
+        let special = Special {
+            parent: recorded.parent,
+            limits: Some(recorded.limits).filter(|limits| !limits.is_empty()),
+            audit: self.audits.of(&recorded.audit),
+            arrival: record.arrival,
+            moved_to: recorded.moved_to.map(Arc::new),
+            moved_from: recorded.moved_from.and_then(|from| from.passer()),
+        };
         Ok(Some(Plane {
             id,
-            name: record.name,
-            keys: PlaneKeys::new(id),
+            name: record.name.into(),
             scheme: scheme.clone(),
             profile,
             base,
@@ -389,16 +400,11 @@ impl Directory {
             birth,
             state: recorded.state,
             context: recorded.context,
-            parent: recorded.parent.map(Box::new),
-            own_limits: (!recorded.limits.is_empty()).then(|| Box::new(recorded.limits)),
             class,
-            audit: self.audits.of(&recorded.audit),
+            special: special.boxed(),
             state_revision: state.revision,
             birth_revision,
-            arrival: record.arrival.map(Box::new),
-            moved_to: recorded.moved_to.map(Arc::new),
-            moved_from: recorded.moved_from.and_then(|from| from.passer()),
-            loud: Arc::default(),
+            loud: Loud::default(),
         }))
     }
 
@@ -497,9 +503,9 @@ impl Directory {
             self.names.insert(id, record.name.as_str().into());
         }
         // A cached plane that was read after this change stays.
-        let kept = self.cache.peek(&record.name);
+        let kept = self.cache.peek(record.name.as_str());
         if kept.is_none_or(|plane| plane.state_revision < event.revision) {
-            self.cache.forget(&record.name);
+            self.cache.forget(record.name.as_str());
         }
         // After that: who begins to watch now looks at the plane again once it can be told to end.
         if matches!(record.state, State::Suspended | State::Restoring)
@@ -578,8 +584,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
     let id = PlaneId::ROOT;
     Plane {
         id,
-        name: String::new(),
-        keys: PlaneKeys::new(id),
+        name: CompactString::default(),
         scheme: schemes.root().clone(),
         profile: schemes.usual(),
         base: layers.newest(schemes.usual(), Context::Plane).clone(),
@@ -591,16 +596,11 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         },
         state: State::Active,
         context: Context::Plane,
-        parent: None,
         class: Arc::default(),
-        own_limits: None,
-        audit: None,
+        special: None,
         state_revision: Revision(0),
         birth_revision: Revision(0),
-        arrival: None,
-        moved_to: None,
-        moved_from: None,
-        loud: Arc::default(),
+        loud: Loud::default(),
     }
 }
 
@@ -768,7 +768,7 @@ impl SideWrites for Directory {
     }
 
     fn is_known(&self, plane: &Plane) -> bool {
-        let kept = self.cache.peek(&plane.name);
+        let kept = self.cache.peek(plane.name.as_str());
         kept.is_some_and(|kept| kept.id == plane.id && kept.state_revision == plane.state_revision)
     }
 

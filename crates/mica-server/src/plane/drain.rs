@@ -170,7 +170,9 @@ impl Drainer {
             let pass = self.empty(&plane, stage).await?;
             if let Some(blocking) = pass.blocking {
                 self.report(name, &blocking).await?;
-                return Ok(Progress::Blocked(self.store.watch(plane.keys.all(), pass.since).await?));
+                return Ok(Progress::Blocked(
+                    self.store.watch(plane.keys().all(), pass.since).await?,
+                ));
             }
             if pass.later == Later::Nothing {
                 break;
@@ -197,7 +199,7 @@ impl Drainer {
 
     /// Deletes what a stage still holds.
     async fn empty(&self, plane: &Arc<Plane>, stage: Stage) -> Result<Pass, ApiError> {
-        let range = plane.keys.all();
+        let range = plane.keys().all();
         let mut after: Option<Key> = None;
         let mut pass: Option<Pass> = None;
         loop {
@@ -309,7 +311,7 @@ impl Drainer {
                 .iter()
                 .any(|finalizer| finalizer != "kubernetes");
         Ok(held.then(|| {
-            let key = plane.keys.object(&served.storage, None, name);
+            let key = plane.keys().object(&served.storage, None, name);
             describe(served, &key, value)
         }))
     }

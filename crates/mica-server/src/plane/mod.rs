@@ -20,6 +20,7 @@ pub mod usage;
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use http::StatusCode;
 use mica_api::{PlaneId, tenancy};
 use mica_machinery::kind::Profile;
@@ -115,13 +116,13 @@ impl Context {
     pub const ALL: [Self; 3] = [Self::Plane, Self::Project, Self::ControlPlane];
 }
 
-/// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only.
+/// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only, which may hold very many:
+/// what only some planes have is [`Special`].
 #[derive(Debug)]
 pub struct Plane {
     pub id: PlaneId,
     /// Empty for root.
-    pub name: String,
-    pub keys: PlaneKeys,
+    pub name: CompactString,
     pub scheme: Arc<Scheme>,
     /// Which built-in kinds that scheme has.
     pub profile: Profile,
@@ -131,23 +132,49 @@ pub struct Plane {
     pub birth: Birth,
     pub state: State,
     pub context: Context,
-    /// What the plane belongs to.
-    pub parent: Option<Box<Parent>>,
     pub class: Arc<Class>,
-    own_limits: Option<Box<Limits>>,
-    /// What the plane itself wants to have written down.
-    pub audit: Option<Arc<PlaneAudit>>,
+    special: Option<Box<Special>>,
     /// Of the record at [`Self::state_key`].
     pub state_revision: Revision,
     /// The revision of the birth record, which base objects are shown with unless they came from elsewhere.
     pub birth_revision: Revision,
-    pub arrival: Option<Box<Arrival>>,
-    /// Where it is now, if it has moved.
-    pub moved_to: Option<Arc<MovedTo>>,
-    /// Where it was before, if that server's word counts for what it passes on.
-    pub moved_from: Option<Arc<FrontProxy>>,
     /// Whether the plane asks for more than its turns.
-    pub loud: Arc<Loud>,
+    pub loud: Loud,
+}
+
+/// With the two counts of an [`Arc`], what the allocator gives for it.
+const _: () = assert!(size_of::<Plane>() + 16 <= 192);
+
+/// What only some planes have.
+#[derive(Debug, Default)]
+struct Special {
+    parent: Option<Parent>,
+    limits: Option<Limits>,
+    audit: Option<Arc<PlaneAudit>>,
+    arrival: Option<Arrival>,
+    moved_to: Option<Arc<MovedTo>>,
+    moved_from: Option<Arc<FrontProxy>>,
+}
+
+impl Special {
+    /// Nothing, for a plane that has none of it.
+    fn boxed(self) -> Option<Box<Self>> {
+        let Self {
+            parent,
+            limits,
+            audit,
+            arrival,
+            moved_to,
+            moved_from,
+        } = &self;
+        let plain = parent.is_none()
+            && limits.is_none()
+            && audit.is_none()
+            && arrival.is_none()
+            && moved_to.is_none()
+            && moved_from.is_none();
+        (!plain).then(|| Box::new(self))
+    }
 }
 
 impl Plane {
@@ -155,9 +182,39 @@ impl Plane {
         self.id == PlaneId::ROOT
     }
 
+    /// What makes its keys.
+    pub fn keys(&self) -> PlaneKeys {
+        PlaneKeys::new(self.id)
+    }
+
+    /// What the plane belongs to.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.special.as_ref()?.parent.as_ref()
+    }
+
+    /// What the plane itself wants to have written down.
+    pub fn audit(&self) -> Option<&Arc<PlaneAudit>> {
+        self.special.as_ref()?.audit.as_ref()
+    }
+
+    /// How it came from another server, if it did.
+    pub fn arrival(&self) -> Option<&Arrival> {
+        self.special.as_ref()?.arrival.as_ref()
+    }
+
+    /// Where it is now, if it has moved.
+    pub fn moved_to(&self) -> Option<&Arc<MovedTo>> {
+        self.special.as_ref()?.moved_to.as_ref()
+    }
+
+    /// Where it was before, if that server's word counts for what it passes on.
+    pub fn moved_from(&self) -> Option<&FrontProxy> {
+        self.special.as_ref()?.moved_from.as_deref()
+    }
+
     /// The project whose plane this is: its parent's name, or else what its own name says.
     pub fn project(&self) -> &str {
-        let parent = self.parent.as_deref().filter(|parent| parent.kind == "Project");
+        let parent = self.parent().filter(|parent| parent.kind == "Project");
         let named = || tenancy::project_of_plane(&self.name).unwrap_or(&self.name);
         parent.map_or_else(named, |parent| &parent.name)
     }
@@ -186,7 +243,7 @@ impl Plane {
 
     /// What bounds it: its own limits, or else those of its class.
     pub fn limits(&self) -> Limits {
-        let own = self.own_limits.as_deref();
+        let own = self.special.as_ref().and_then(|special| special.limits.as_ref());
         own.map_or(self.class.limits, |own| own.or(self.class.limits))
     }
 
@@ -212,7 +269,7 @@ impl Plane {
 
     /// Where the changes after a version are that a client read from this plane, here or where it was before.
     pub fn since(&self, version: Revision) -> Since {
-        let Some(arrival) = self.arrival.as_deref().filter(|arrival| version < arrival.opened) else {
+        let Some(arrival) = self.arrival().filter(|arrival| version < arrival.opened) else {
             return Since::Here(version);
         };
         match arrival.versions {

@@ -85,7 +85,7 @@ impl MovedFrom {
 pub fn away(plane: &Plane) -> ApiError {
     let mut message = format!("control plane \"{}\" has moved to another server", plane.name);
     let mut details = Map::new();
-    if let Some(to) = &plane.moved_to {
+    if let Some(to) = plane.moved_to() {
         let _ = write!(message, ": {}", to.server);
         details.insert(
             "causes".to_owned(),

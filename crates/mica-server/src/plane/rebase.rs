@@ -77,8 +77,8 @@ impl Directory {
         self.layers().keep_newest(plane.profile, plane.context).await?;
         for (resource, rest) in plane.layers.differences() {
             let key = match rest.split_once('/') {
-                Some((namespace, name)) => plane.keys.object(&resource, Some(namespace), name),
-                None => plane.keys.object(&resource, None, &rest),
+                Some((namespace, name)) => plane.keys().object(&resource, Some(namespace), name),
+                None => plane.keys().object(&resource, None, &rest),
             };
             let mut tries = 0;
             while let Some(compare) = self.outdated(plane, &key).await? {

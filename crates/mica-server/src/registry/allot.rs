@@ -245,7 +245,7 @@ impl Registry {
 }
 
 fn port_key(target: &Target, port: u16) -> Key {
-    target.plane.keys.object(&node_ports(), None, &port.to_string())
+    target.plane.keys().object(&node_ports(), None, &port.to_string())
 }
 
 /// The node port of the same service port in another protocol, which both share.

@@ -80,7 +80,7 @@ impl Registry {
                 _ => return Ok(Side::default()),
             }
         }
-        let range = target.plane.keys.namespace(&resource(MEMBERSHIPS), namespace);
+        let range = target.plane.keys().namespace(&resource(MEMBERSHIPS), namespace);
         let mut pages = Pages::new(&*self.store, &range, PAGE);
         while let Some(page) = pages.next().await? {
             for (at, record) in page {

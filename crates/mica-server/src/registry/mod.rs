@@ -211,7 +211,7 @@ impl Registry {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Entry, ApiError> {
-        let key = plane.keys.object(&served.storage, namespace, name);
+        let key = plane.keys().object(&served.storage, namespace, name);
         let record = self.store.get(&key).await?;
         let own = record.as_ref().map(|record| record.revision);
         let (stored, from_base) = match record {

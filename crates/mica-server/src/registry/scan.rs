@@ -81,7 +81,7 @@ impl Scan {
         at: Option<Revision>,
         after: Option<Key>,
     ) -> Self {
-        let range = extent.range(plane.keys, &served);
+        let range = extent.range(plane.keys(), &served);
         let under = match extent {
             Extent::Resource => Under::Prefix(String::new()),
             Extent::Namespace(namespace) => Under::Prefix(format!("{namespace}/")),
@@ -378,7 +378,7 @@ fn fitting(records: &[(Key, Record)]) -> usize {
 
 fn plane_key(plane: &Plane, served: &Served, rest: &str) -> Key {
     match rest.split_once('/') {
-        Some((namespace, name)) => plane.keys.object(&served.storage, Some(namespace), name),
-        None => plane.keys.object(&served.storage, None, rest),
+        Some((namespace, name)) => plane.keys().object(&served.storage, Some(namespace), name),
+        None => plane.keys().object(&served.storage, None, rest),
     }
 }

@@ -119,7 +119,7 @@ impl Registry {
         let selection = Selection::parse(&target.served, &options.label_selector, &options.field_selector)?;
         let selection = selection.within(target.within.as_ref());
         let extent = selection.extent(&target.served, target.namespace.as_deref());
-        let range = extent.range(target.plane.keys, &target.served);
+        let range = extent.range(target.plane.keys(), &target.served);
         let mut came = None;
         let phase = match self.first_phase(options).await? {
             Begin::State => Phase::Initial(Box::new(self.list(grant, &newest(options)).await?)),
@@ -170,7 +170,7 @@ impl Registry {
     async fn since(&self, plane: &Plane, version: Revision) -> Result<Since, ApiError> {
         let since = plane.since(version);
         // Where revisions could not be kept, the old server's may lie in the future here: nothing is known of those.
-        if let (Since::Here(_), Some(arrival)) = (since, plane.arrival.as_deref())
+        if let (Since::Here(_), Some(arrival)) = (since, plane.arrival())
             && arrival.versions == Versions::New
         {
             let newest = self.store.status().await?.revision;

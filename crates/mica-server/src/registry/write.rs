@@ -626,7 +626,7 @@ async fn validate_update(gate: &Gate<'_>, view: Option<&dyn View>, new: &Value, 
 /// commit says so, and mostly it is not. `None`: it has to be looked up.
 fn vacant(target: &Target, name: &str) -> Option<Entry> {
     let (plane, storage) = (&target.plane, &target.served.storage);
-    let key = plane.keys.object(storage, target.namespace.as_deref(), name);
+    let key = plane.keys().object(storage, target.namespace.as_deref(), name);
     let bare = !plane.base.contains(storage, key.rest()) && !plane.layers.contain(storage, key.rest());
     bare.then_some(Entry {
         key,

@@ -68,7 +68,7 @@ impl Server {
             Ok(plane) => (plane, classified),
             Err(_) => (self.directory.root(), &mut untold),
         };
-        visitor.peer.asks(&plane.loud);
+        visitor.peer.asks(&plane);
         match visitor.path {
             Ok(Path::Resource(path)) => {
                 // They last, and only root's administrators ask for them.

@@ -389,7 +389,7 @@ impl Server {
                 .directory
                 .by_address("Host", host)
                 .await?
-                .map(|plane| Address::Plane(plane.name.clone())),
+                .map(|plane| Address::Plane(plane.name.to_string())),
         })
     }
 
@@ -442,7 +442,7 @@ impl Server {
         let parent = match &located.address {
             address @ (Address::Plane(_) | Address::Project(_)) => {
                 let plane = self.plane(address).await.ok();
-                plane.and_then(|plane| plane.parent.as_deref().cloned())
+                plane.and_then(|plane| plane.parent().cloned())
             }
             Address::AllPlanes => None,
             _ if self.has_views() => View::parent_of(located),

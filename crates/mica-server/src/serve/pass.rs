@@ -112,7 +112,7 @@ impl Server {
 
 /// Whether whoever asks for a plane is told that it is elsewhere.
 pub(super) fn is_refused(plane: &Plane) -> bool {
-    let to = plane.moved_to.as_ref();
+    let to = plane.moved_to();
     plane.state == State::Moved && to.is_some_and(|to| to.requests == Requests::Refuse)
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn answer(
     user: &User,
     (located, plane): (&Located, &Plane),
 ) -> Result<Response<Body>, ApiError> {
-    let to = match &plane.moved_to {
+    let to = match plane.moved_to() {
         // A connection that becomes something else cannot be passed on: who wants one is told where.
         Some(to) if to.requests == Requests::Pass && !is_websocket(&parts.headers) => to,
         _ => return Err(moved::away(plane)),

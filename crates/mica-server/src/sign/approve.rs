@@ -100,5 +100,5 @@ fn maker(plane: &Plane, asked: &Value) -> Arc<User> {
             .collect(),
         ..User::default()
     };
-    parent::carried(Arc::new(user), plane.parent.as_deref())
+    parent::carried(Arc::new(user), plane.parent())
 }

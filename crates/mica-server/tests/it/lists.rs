@@ -415,7 +415,7 @@ async fn a_big_list_is_sent_as_it_is_read_and_never_gathered() {
     // One stored value under many keys: what a list does with them is all that is asked.
     let plane = world.server.directory.by_name("p").await.unwrap();
     let resource = mica_api::GroupResource::new("", "configmaps");
-    let key = |name: &str| plane.keys.object(&resource, Some("default"), name);
+    let key = |name: &str| plane.keys().object(&resource, Some("default"), name);
     let value = world.store.get(&key("one")).await.unwrap().unwrap().value;
     for i in 0..OBJECTS {
         let write = Write::Put {

@@ -229,7 +229,7 @@ impl Arriving {
 
     /// Takes away what the plane holds.
     async fn empty(&mut self) -> Result<(), ApiError> {
-        let range = self.plane.keys.all();
+        let range = self.plane.keys().all();
         let store = self.server.store.clone();
         loop {
             let query = RangeQuery {

@@ -39,10 +39,10 @@ pub(super) async fn answer(call: &Call<'_>, plane: Arc<Plane>, since: Revision) 
     if since > to {
         return Err(ApiError::revision_too_large(since.0, to.0));
     }
-    if plane.arrival.as_deref().is_some_and(|arrival| since < arrival.opened) {
+    if plane.arrival().is_some_and(|arrival| since < arrival.opened) {
         return Err(forgotten(since));
     }
-    let watch = match store.watch(plane.keys.all(), since).await {
+    let watch = match store.watch(plane.keys().all(), since).await {
         Err(ReadError::Expired { .. }) => return Err(forgotten(since)),
         watch => watch?,
     };

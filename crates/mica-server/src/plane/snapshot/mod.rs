@@ -89,7 +89,7 @@ impl Carried {
             if sent.insert(id.clone()) {
                 let record = layer_record(store, &id).await?;
                 all.push(Item {
-                    below: below(&plane.keys.object(&base_layers(), None, &id)).to_owned(),
+                    below: below(&plane.keys().object(&base_layers(), None, &id)).to_owned(),
                     value: Some(record.value),
                     revision: Revision::default(),
                 });
@@ -113,7 +113,7 @@ impl Walk {
     }
 
     async fn page(&mut self) -> Result<Vec<Item>, ApiError> {
-        let range = self.plane.keys.all();
+        let range = self.plane.keys().all();
         let query = RangeQuery {
             range: &range,
             at: self.at,

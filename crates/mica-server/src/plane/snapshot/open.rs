@@ -45,7 +45,7 @@ pub(crate) async fn open(call: &Call<'_>, grant: &Grant) -> Result<Response<Body
         let why = format!("it is another of that name: its uid is {uid}");
         return Err(ApiError::conflict(&grant.target.served.name, name, &why));
     }
-    if plane.state != State::Arriving && plane.arrival.is_some() {
+    if plane.state != State::Arriving && plane.arrival().is_some() {
         return answer(grant, &stored, StatusCode::OK);
     }
     let mut arriving = Arriving::find(server, grant).await?;
