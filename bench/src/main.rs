@@ -177,7 +177,10 @@ async fn run(args: RunArgs) -> Result<()> {
     sizes.measured = args.seconds.map_or(sizes.measured, std::time::Duration::from_secs);
     sizes.connections = args.connections.unwrap_or(sizes.connections);
     sizes.planes = args.planes.unwrap_or(sizes.planes);
-    sizes.sharing = args.planes.map_or(sizes.sharing, |planes| planes.min(MOST_SHARING));
+    if let Some(planes) = args.planes {
+        sizes.sharing = planes.min(MOST_SHARING);
+        sizes.warm = sizes.sharing / 2;
+    }
     sizes.idle_watches = args.idle_watches.unwrap_or(sizes.idle_watches);
     let subjects = subjects(&args);
     let bench = Bench {

@@ -115,7 +115,7 @@ impl Subject {
 pub enum Freed {
     /// As in use: it keeps some, for a while.
     Kept,
-    /// Gives it back at once, which is slow, but then memory is what is held, to the page.
+    /// Gives it back at once, for all threads from one place, which is slow, but then memory is what is held, to the page.
     GivenBack,
 }
 
@@ -150,7 +150,7 @@ async fn start_mica(binary: &Path, directory: TempDir, port: u16, freed: Freed) 
         .arg(directory.path())
         .args(["--listen", &format!("127.0.0.1:{port}")]);
     if freed == Freed::GivenBack {
-        command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
+        command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,tcache:false,narenas:1");
     }
     let mut process = Process::start(&mut command, &log)?;
     process.ready_line(&log, READY_WITHIN).await?;

@@ -6,11 +6,11 @@
 //! fills the server's bounded cache of records. Thousands of other planes are used, one by one as those that are measured:
 //! that makes the one compiled copy, and fills the caches of lists and of the store's index with what such requests leave
 //! there; what they held before was of other sizes, and memory would still grow while it is replaced. What the allocator
-//! keeps of freed memory may be more than all that: it is told to keep none.
+//! keeps of freed memory, for each thread and in all, changes by more than all that: it is told to keep none.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use hdrhistogram::Histogram;
 
 use super::definition::{DEFINITIONS, SERVED_WITHIN};

@@ -1,5 +1,6 @@
 //! Identity of control planes.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 /// The stored identity of a plane: short, random, never reused. A plane recreated under an old name has another id.
@@ -78,6 +79,12 @@ impl PlaneName {
     }
 
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for PlaneName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -169,7 +169,10 @@ impl Server {
             Ok(set) => set,
             Err(errors) => {
                 let errors = mica_machinery::field::aggregate(&errors);
-                tracing::warn!(plane = %plane.name, "the issuers of a plane cannot be used: {errors}");
+                tracing::warn!(
+                    plane = plane.name.as_str(),
+                    "the issuers of a plane cannot be used: {errors}"
+                );
                 None
             }
         }

@@ -1,7 +1,8 @@
 //! The roles and bindings of planes, compiled when a plane is used by somebody who is no administrator.
 //!
-//! What all planes are born with is compiled once for each base layer. A plane in use costs its own roles and bindings,
-//! in a bounded cache that one watch over all planes keeps true.
+//! What all planes are born with is compiled once for each base layer, and a plane in use costs a pointer to that. One with
+//! roles or bindings of its own has them compiled for itself. All in a bounded cache that one watch over all planes keeps
+//! true.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -66,7 +67,15 @@ fn split(rest: &str) -> (&str, &str) {
 pub struct Policies {
     store: Arc<dyn Store>,
     planes: Followed<PlaneId, Arc<Policy>>,
-    bases: papaya::HashMap<String, Arc<Layer>>,
+    bases: papaya::HashMap<String, Base>,
+}
+
+/// What planes of one base layer are born with.
+#[derive(Clone)]
+struct Base {
+    layer: Arc<Layer>,
+    /// The policy of those that have nothing else.
+    alone: Arc<Policy>,
 }
 
 impl Policies {
@@ -79,20 +88,22 @@ impl Policies {
     }
 
     pub async fn of(&self, plane: &Plane) -> Result<Arc<Policy>, ApiError> {
-        let loaded = self.planes.get(&plane.id, async {
-            Ok::<_, ApiError>(Some(Arc::new(self.load(plane).await?)))
-        });
+        let loaded = self
+            .planes
+            .get(&plane.id, async { Ok::<_, ApiError>(Some(self.load(plane).await?)) });
         Ok(loaded.await?.expect("a load gives something"))
     }
 
-    async fn load(&self, plane: &Plane) -> Result<Policy, ApiError> {
-        let (mut own, mut hidden) = (Layer::default(), HashSet::new());
+    async fn load(&self, plane: &Plane) -> Result<Arc<Policy>, ApiError> {
+        let base = self.base(&plane.base, plane)?;
+        let (mut own, mut hidden, mut alone) = (Layer::default(), HashSet::new(), true);
         for (plural, part) in RESOURCES {
             let resource = GroupResource::new(GROUP, plural);
             let range = plane.keys().resource(&resource);
             let mut pages = Pages::new(&*self.store, &range, PAGE);
             while let Some(page) = pages.next().await? {
                 for (key, record) in &page {
+                    alone = false;
                     if plane.base.contains(&resource, key.rest()) {
                         let (namespace, name) = split(key.rest());
                         hidden.insert(part.place(namespace, name));
@@ -103,12 +114,15 @@ impl Policies {
                 }
             }
         }
-        Ok(Policy::new(self.base(&plane.base, plane)?, own, hidden))
+        Ok(match alone {
+            true => base.alone,
+            false => Arc::new(Policy::new(base.layer, own, hidden)),
+        })
     }
 
-    fn base(&self, base: &BaseLayer, plane: &Plane) -> Result<Arc<Layer>, ApiError> {
-        if let Some(layer) = self.bases.pin().get(&base.id) {
-            return Ok(layer.clone());
+    fn base(&self, base: &BaseLayer, plane: &Plane) -> Result<Base, ApiError> {
+        if let Some(known) = self.bases.pin().get(&base.id) {
+            return Ok(known.clone());
         }
         let mut layer = Layer::default();
         for (plural, part) in RESOURCES {
@@ -120,8 +134,10 @@ impl Policies {
             }
         }
         let layer = Arc::new(layer);
-        self.bases.pin().insert(base.id.clone(), layer.clone());
-        Ok(layer)
+        let alone = Arc::new(Policy::new(layer.clone(), Layer::default(), HashSet::new()));
+        let compiled = Base { layer, alone };
+        self.bases.pin().insert(base.id.clone(), compiled.clone());
+        Ok(compiled)
     }
 
     /// Forgets planes as their roles and bindings change, on whatever server that happens. Ends when the store closes.

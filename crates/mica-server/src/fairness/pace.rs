@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::http::Loud;
+use crate::plane::loud::Loud;
 
 /// Planes are active together if both asked within one of these.
 const WINDOW: Duration = Duration::from_millis(250);

@@ -1,15 +1,13 @@
 //! Where the connections of a loud plane run: on threads of their own, which yield the processors to everybody else.
 //!
 //! Seats and turns bound what a plane has under way, but not what its connections cost before and after: TLS, parsing, the
-//! events of its watches. A plane that asks faster than its turns come is [`Loud`] for a while, and its connections move to
+//! events of its watches. A plane that asks faster than its turns come is loud ([`Plane::loud`]) for a while, and its connections move to
 //! these threads and back. They are one fewer than there are processors, let every other thread go first after each step,
 //! and are interrupted sooner than others: a quiet plane's request finds a processor.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -20,48 +18,6 @@ use crate::plane::Plane;
 /// How much the threads yield: a tenth of a usual thread's part while all want to run. Who holds a lock that others wait
 /// for must get on with it, so it is not the least there is.
 const NICE: i32 = 10;
-
-/// How long a plane is loud after it last was. Connections do not move to and fro between two requests.
-const LASTS: Duration = Duration::from_secs(1);
-
-/// Whether a plane is loud now. Shared by all who serve it.
-#[derive(Debug, Default)]
-pub struct Loud {
-    /// In milliseconds since [`epoch`]; zero while it is quiet.
-    until: AtomicU64,
-}
-
-/// From when on time is counted.
-fn epoch() -> Instant {
-    static EPOCH: OnceLock<Instant> = OnceLock::new();
-    *EPOCH.get_or_init(Instant::now)
-}
-
-fn millis(at: Instant) -> u64 {
-    at.saturating_duration_since(epoch()).as_millis() as u64
-}
-
-impl Loud {
-    /// The plane is loud at this moment.
-    pub fn mark(&self, now: Instant) {
-        self.until.store(millis(now + LASTS), Ordering::Relaxed);
-    }
-
-    pub fn is_loud(&self) -> bool {
-        // Nearly always quiet: then nobody looks at a clock.
-        let until = self.until.load(Ordering::Relaxed);
-        if until == 0 {
-            return false;
-        }
-        let loud = millis(Instant::now()) < until;
-        if !loud {
-            let _ = self
-                .until
-                .compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        loud
-    }
-}
 
 type Connection = BoxFuture<'static, ()>;
 
@@ -199,24 +155,11 @@ impl Company {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::sync::mpsc;
 
     use super::*;
-
-    #[test]
-    fn a_plane_is_loud_for_a_while_and_then_quiet_again() {
-        let loud = Loud::default();
-        assert!(!loud.is_loud());
-        loud.mark(Instant::now());
-        assert!(loud.is_loud());
-        let Some(long_ago) = Instant::now().checked_sub(2 * LASTS) else {
-            return;
-        };
-        loud.mark(long_ago);
-        assert!(!loud.is_loud() && loud.until.load(Ordering::Relaxed) == 0);
-    }
 
     #[tokio::test]
     async fn a_connection_moves_aside_while_it_is_loud_and_back_when_it_is_not() {

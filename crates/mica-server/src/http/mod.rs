@@ -28,7 +28,6 @@ use std::time::Instant;
 
 use ::http::{HeaderValue, Request, Response};
 
-pub use aside::Loud;
 pub use body::{Body, BoxError, Lasting, Observer};
 pub use duration::parse_go_duration;
 pub use envelope::{Envelope, EnvelopeOptions, status_response, strict_transport};

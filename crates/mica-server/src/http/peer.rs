@@ -32,7 +32,7 @@ pub struct Peer {
     user: OnceLock<Option<Arc<User>>>,
     /// Whom it names in the plane that was asked about last.
     in_plane: ArcSwapOption<InPlane>,
-    /// Whether the plane that was asked last is loud.
+    /// The plane that was asked last, which may be loud.
     company: Company,
     drain: CancellationToken,
     tasks: TaskTracker,

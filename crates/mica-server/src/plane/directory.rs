@@ -11,7 +11,7 @@ use compact_str::CompactString;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mica_api::control_plane::CONTROL_PLANE_ANNOTATION;
-use mica_api::{GroupResource, PlaneId};
+use mica_api::{GroupResource, PlaneId, PlaneName};
 use mica_machinery::kind::Profile;
 use mica_machinery::object;
 use mica_store::{CommitError, Compare, Key, KeyRange, PlaneKeys, Record, Revision, Signal, Store, Txn, Write};
@@ -28,14 +28,14 @@ use super::kind::{GROUP, PLURAL, RESTORING};
 use super::lasting::{Ending, Lasting};
 use super::layer::{BaseObjects, Shelf};
 use super::limits::Limits;
+use super::loud::Loud;
 use super::side::{Side, SideWrites};
-use super::{Context, MovedFrom, MovedTo, Plane, Special, State};
+use super::{Context, MovedFrom, MovedTo, Plane, State, Uncommon};
 use crate::audit::plane::Compiled;
 use crate::authz::parent::Parent;
 use crate::base::{Birth, Seed};
 use crate::egress::Networks;
 use crate::error::ApiError;
-use crate::http::Loud;
 use crate::scheme::{Scheme, Schemes, Served};
 use crate::seal;
 use crate::stored::Content;
@@ -44,7 +44,7 @@ use crate::stored::Content;
 const CACHED_NAMES: usize = 20_000;
 
 /// Addresses kept resolved, those that nobody claims among them: the server's own host names are asked for all the time.
-const CACHED_ADDRESSES: usize = 10_000;
+const CACHED_ADDRESSES: usize = 2 * PLANES;
 
 /// Classes kept. Platforms have a handful.
 const CACHED_CLASSES: usize = 1_000;
@@ -115,7 +115,7 @@ pub struct Directory {
     root: ArcSwap<Plane>,
     schemes: Arc<Schemes>,
     layers: Shelf,
-    cache: Followed<CompactString, Arc<Plane>>,
+    cache: Followed<PlaneName, Arc<Plane>>,
     /// By the name of an address's record: the plane that claims it, or that none does.
     addresses: Followed<String, Option<Arc<str>>>,
     /// What planes say about audit, compiled.
@@ -224,16 +224,15 @@ impl Directory {
 
     /// The plane of this name. One that is not cached is confirmed by a linearizable read before it is 404.
     pub async fn by_name(&self, name: &str) -> Result<Arc<Plane>, ApiError> {
-        let missing = || ApiError::not_found(&GroupResource::new(GROUP, PLURAL), name);
-        if mica_api::PlaneName::parse(name).is_err() {
-            return Err(missing());
-        }
         // Mostly it is known: that must not cost the room of a load.
         if let Some(plane) = self.cache.known(name) {
             return Ok(plane);
         }
-        let key = CompactString::from(name);
-        self.cache.get(&key, self.look_up(name)).await?.ok_or_else(missing)
+        let found = match PlaneName::parse(name) {
+            Ok(key) => Box::pin(self.cache.get(&key, self.look_up(name))).await?,
+            Err(_) => None,
+        };
+        found.ok_or_else(|| ApiError::not_found(&GroupResource::new(GROUP, PLURAL), name))
     }
 
     /// The plane with this id. `None` once it is dropped: a plane that was made anew under its name has another id.
@@ -382,12 +381,12 @@ impl Directory {
             PlaneId::ROOT => Arc::default(),
             _ => self.class(&recorded.class).await?,
         };
-        let special = Special {
+        let uncommon = Uncommon {
             parent: recorded.parent,
-            limits: Some(recorded.limits).filter(|limits| !limits.is_empty()),
+            limits: (!recorded.limits.is_empty()).then(|| Box::new(recorded.limits)),
             audit: self.audits.of(&recorded.audit),
-            arrival: record.arrival,
-            moved_to: recorded.moved_to.map(Arc::new),
+            arrival: record.arrival.map(Box::new),
+            moved_to: recorded.moved_to.map(Box::new),
             moved_from: recorded.moved_from.and_then(|from| from.passer()),
         };
         Ok(Some(Plane {
@@ -401,7 +400,7 @@ impl Directory {
             state: recorded.state,
             context: recorded.context,
             class,
-            special: special.boxed(),
+            uncommon: uncommon.boxed(),
             state_revision: state.revision,
             birth_revision,
             loud: Loud::default(),
@@ -597,7 +596,7 @@ fn placeholder(schemes: &Schemes, layers: &Shelf) -> Plane {
         state: State::Active,
         context: Context::Plane,
         class: Arc::default(),
-        special: None,
+        uncommon: None,
         state_revision: Revision(0),
         birth_revision: Revision(0),
         loud: Loud::default(),

@@ -12,6 +12,7 @@ pub mod kind;
 pub mod lasting;
 pub mod layer;
 pub mod limits;
+pub mod loud;
 pub mod moved;
 pub mod rebase;
 pub mod side;
@@ -32,12 +33,12 @@ use crate::authz::parent::Parent;
 use crate::authz::{Grant, Target};
 use crate::base::{BaseLayer, Birth, Layers};
 use crate::error::ApiError;
-use crate::http::Loud;
 use crate::request::Verb;
 use crate::scheme::Scheme;
 use crate::stored::{self, Content, Stored};
 use class::Class;
 use limits::Limits;
+use loud::Loud;
 pub use moved::{MovedFrom, MovedTo};
 
 /// When to ask again while a plane is moved, in seconds: writes wait no longer than it takes to send the last changes.
@@ -116,8 +117,8 @@ impl Context {
     pub const ALL: [Self; 3] = [Self::Plane, Self::Project, Self::ControlPlane];
 }
 
-/// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache only, which may hold very many:
-/// what only some planes have is [`Special`].
+/// One plane, as of the revisions it was read at. Cheap to share; kept in a bounded cache, which may hold very many, and by
+/// connections that last asked for it. What only some planes have is [`Uncommon`].
 #[derive(Debug)]
 pub struct Plane {
     pub id: PlaneId,
@@ -133,7 +134,7 @@ pub struct Plane {
     pub state: State,
     pub context: Context,
     pub class: Arc<Class>,
-    special: Option<Box<Special>>,
+    uncommon: Option<Box<Uncommon>>,
     /// Of the record at [`Self::state_key`].
     pub state_revision: Revision,
     /// The revision of the birth record, which base objects are shown with unless they came from elsewhere.
@@ -146,17 +147,20 @@ pub struct Plane {
 const _: () = assert!(size_of::<Plane>() + 16 <= 192);
 
 /// What only some planes have.
-#[derive(Debug, Default)]
-struct Special {
+#[derive(Debug)]
+struct Uncommon {
     parent: Option<Parent>,
-    limits: Option<Limits>,
+    limits: Option<Box<Limits>>,
     audit: Option<Arc<PlaneAudit>>,
-    arrival: Option<Arrival>,
-    moved_to: Option<Arc<MovedTo>>,
+    arrival: Option<Box<Arrival>>,
+    moved_to: Option<Box<MovedTo>>,
     moved_from: Option<Arc<FrontProxy>>,
 }
 
-impl Special {
+/// Every project has a parent.
+const _: () = assert!(size_of::<Uncommon>() <= 112);
+
+impl Uncommon {
     /// Nothing, for a plane that has none of it.
     fn boxed(self) -> Option<Box<Self>> {
         let Self {
@@ -189,27 +193,27 @@ impl Plane {
 
     /// What the plane belongs to.
     pub fn parent(&self) -> Option<&Parent> {
-        self.special.as_ref()?.parent.as_ref()
+        self.uncommon.as_ref()?.parent.as_ref()
     }
 
     /// What the plane itself wants to have written down.
     pub fn audit(&self) -> Option<&Arc<PlaneAudit>> {
-        self.special.as_ref()?.audit.as_ref()
+        self.uncommon.as_ref()?.audit.as_ref()
     }
 
     /// How it came from another server, if it did.
     pub fn arrival(&self) -> Option<&Arrival> {
-        self.special.as_ref()?.arrival.as_ref()
+        self.uncommon.as_ref()?.arrival.as_deref()
     }
 
     /// Where it is now, if it has moved.
-    pub fn moved_to(&self) -> Option<&Arc<MovedTo>> {
-        self.special.as_ref()?.moved_to.as_ref()
+    pub fn moved_to(&self) -> Option<&MovedTo> {
+        self.uncommon.as_ref()?.moved_to.as_deref()
     }
 
     /// Where it was before, if that server's word counts for what it passes on.
     pub fn moved_from(&self) -> Option<&FrontProxy> {
-        self.special.as_ref()?.moved_from.as_deref()
+        self.uncommon.as_ref()?.moved_from.as_deref()
     }
 
     /// The project whose plane this is: its parent's name, or else what its own name says.
@@ -243,7 +247,7 @@ impl Plane {
 
     /// What bounds it: its own limits, or else those of its class.
     pub fn limits(&self) -> Limits {
-        let own = self.special.as_ref().and_then(|special| special.limits.as_ref());
+        let own = self.uncommon.as_ref().and_then(|uncommon| uncommon.limits.as_deref());
         own.map_or(self.class.limits, |own| own.or(self.class.limits))
     }
 

@@ -418,7 +418,7 @@ impl Server {
         };
         match address {
             Address::Root => Ok(self.directory.root()),
-            Address::Plane(name) => Box::pin(self.directory.by_name(name)).await,
+            Address::Plane(name) => self.directory.by_name(name).await,
             Address::Project(name) => match Box::pin(self.directory.by_address("Project", name)).await? {
                 Some(plane) => Ok(plane),
                 None => missing("resourcemanager.miloapis.com", "projects", name),

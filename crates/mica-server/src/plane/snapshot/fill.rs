@@ -175,7 +175,7 @@ impl Filling {
         if let Err(error) = &opened
             && let Err(left) = self.discard().await
         {
-            tracing::warn!(plane = %self.plane.name, %error, %left, "a plane that was only half filled is left behind");
+            tracing::warn!(plane = self.plane.name.as_str(), %error, %left, "a plane that was only half filled is left behind");
         }
         opened
     }
