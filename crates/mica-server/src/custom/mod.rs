@@ -9,6 +9,7 @@
 
 pub mod everywhere;
 pub mod index;
+pub mod rival;
 mod set;
 pub mod source;
 pub mod work;

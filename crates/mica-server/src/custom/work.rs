@@ -52,10 +52,15 @@ fn work() -> GroupResource {
     GroupResource::new(INTERNAL_GROUP, "definitions")
 }
 
+/// Where it is recorded that the definition at a key has to be looked at.
+pub(super) fn record_of(definition: &Key) -> Key {
+    PlaneKeys::new(definition.plane()).object(&work(), None, definition.name())
+}
+
 /// The record that the definition at a key has to be looked at.
 pub fn pending(definition: &Key) -> Write {
     Write::Put {
-        key: PlaneKeys::new(definition.plane()).object(&work(), None, definition.name()),
+        key: record_of(definition),
         value: bytes::Bytes::new(),
         ttl: None,
     }

@@ -1,4 +1,4 @@
-//! What is written, or compared, together with organizations, memberships and projects.
+//! What is written, or compared, together with organizations, memberships and projects, and with names of definitions.
 //!
 //! An organization comes with its namespace and its first owner in one transaction: either all of it is there or nothing
 //! is, and a failed creation leaves nothing behind that would be in the way of the next. That an organization keeps an
@@ -19,7 +19,7 @@ use super::rules::metadata_mut;
 use super::step::Step;
 use super::{Registry, owner};
 use crate::authz::{Grant, Target, User};
-use crate::custom::Definition;
+use crate::custom::{Definition, rival};
 use crate::error::ApiError;
 use crate::pages::Pages;
 use crate::plane::claim;
@@ -54,7 +54,11 @@ impl Registry {
     }
 
     /// What a change is compared with.
-    pub(super) async fn along_update(&self, target: &Target, new: &Value, old: &Value) -> Result<Side, ApiError> {
+    pub(super) async fn along_update(&self, grant: &Grant, new: &Value, old: &Value) -> Result<Side, ApiError> {
+        let target = &grant.target;
+        if target.served.is_definitions() && grant.is_internal() {
+            return Box::pin(rival::taking(&*self.store, &target.plane, new, old)).await;
+        }
         if self.rules(target) == Some(Kind::Membership) && is_owner(old) && !is_owner(new) {
             return self.another_owner(target, old).await;
         }
@@ -191,6 +195,8 @@ impl Registry {
                 Err(ApiError::conflict(&target.served.name, target.object(), &why))
             }
             Some(_) => Err(ApiError::stale_plane()),
+            // Somebody else wants its names, and changed.
+            None if target.served.is_definitions() => Err(ApiError::stale_plane()),
             None => {
                 let why = match at {
                     Some(key) => claim::taken(&*self.store, key).await?,

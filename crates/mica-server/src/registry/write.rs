@@ -430,7 +430,7 @@ impl Registry {
             .map_err(|error| error.warned(&warnings))?;
         warnings.extend(gate.take_warnings());
         self.check_belonging(step.grant, &new, Some(&old)).await?;
-        let along = self.along_update(target, &new, &old).await?;
+        let along = self.along_update(step.grant, &new, &old).await?;
         if managers == Managers::Applied {
             clean_applied(served, &mut new)?;
         }

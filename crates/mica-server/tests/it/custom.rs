@@ -149,6 +149,38 @@ async fn a_name_that_is_taken_is_refused_and_accepted_when_its_rival_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_want_a_name_one_has_it_at_any_time() {
+    const RIVALS: usize = 8;
+    let world = World::start().await;
+    let api = world.root().await;
+    for n in 0..RIVALS {
+        let rival = definition(&format!("rivals{n}"), "Rival", &json!({}));
+        api.post(DEFINITIONS, &rival).await.expect(201);
+    }
+    for left in (1..=RIVALS).rev() {
+        let winner = loop {
+            let list = api.get(DEFINITIONS).await.expect(200);
+            let items = list["items"].as_array().expect("a list has items");
+            let rivals: Vec<&Value> = items.iter().filter(|item| item["spec"]["group"] == "x.io").collect();
+            let that = |status| {
+                let those = rivals
+                    .iter()
+                    .filter(move |rival| condition(rival, "NamesAccepted") == status);
+                those.map(|rival| text(rival, "/metadata/name")).collect::<Vec<_>>()
+            };
+            let (have, have_not) = (that("True"), that("False"));
+            assert!(have.len() <= 1, "{have:?} have the same names");
+            if have.len() == 1 && have_not.len() == left - 1 && rivals.len() == left {
+                break have[0].to_owned();
+            }
+            tokio::task::yield_now().await;
+        };
+        api.delete(&format!("{DEFINITIONS}/{winner}")).await.expect(200);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_ends_when_its_schema_changes_and_not_when_something_else_does() {
     let world = World::start().await;
     let api = world.plane("p").await;
