@@ -10,7 +10,7 @@ use mica_machinery::kind::custom::CustomKind;
 use mica_machinery::schema::Malformed;
 use mica_machinery::{codec, meta, object};
 use mica_store::{Record, Revision};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::Registry;
 use super::rules::metadata_mut;
@@ -216,6 +216,8 @@ pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError>
         if stored.normaliser != served.normaliser && served.stores_as_served() {
             served.strategy().default(&mut value);
         }
+    } else {
+        widen(&mut value);
     }
     if stored.revision != Revision(0) {
         object::set(
@@ -225,6 +227,20 @@ pub fn stored_value(served: &Served, stored: &Stored) -> Result<Value, ApiError>
         );
     }
     Ok(value)
+}
+
+/// Reads integers that are no `int64` as upstream does: as what they are printed from.
+fn widen(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_i64().is_none() => {
+            if let Some(float) = number.as_u64().and_then(|number| Number::from_f64(number as f64)) {
+                *number = float;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(widen),
+        Value::Object(fields) => fields.values_mut().for_each(widen),
+        _ => {}
+    }
 }
 
 /// A presented object as a tree in the version that clients of this resource see.

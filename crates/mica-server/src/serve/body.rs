@@ -122,11 +122,22 @@ fn read_custom(
     validation: FieldValidation,
     unrecognized: &dyn Fn(&dyn std::fmt::Display) -> ApiError,
 ) -> Result<Read, ApiError> {
-    let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| unrecognized(&error))?;
+    let decoded = codec::decode_object(json).map_err(|error| match codec::interpret(json) {
+        // Upstream asks for the kind first.
+        Err(first) => unrecognized(&first),
+        Ok(known) => {
+            let version = known.api_version.rsplit('/').next().unwrap_or_default();
+            cannot_handle(&known.kind, version, wanted, &error)
+        }
+    });
+    let Decoded { mut value, strict } = decoded?;
     let (stated_kind, api_version) = stated(&value, json).map_err(|why| unrecognized(&why))?;
     if stated_kind.is_empty() {
-        let shown = String::from_utf8_lossy(body);
-        return Err(unrecognized(&format!("Object 'Kind' is missing in '{shown}'")));
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        return Err(match validation {
+            FieldValidation::Ignore => cannot_handle(wanted.kind, wanted.version, wanted, &why),
+            _ => unrecognized(&why),
+        });
     }
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let cannot = |why: &dyn std::fmt::Display| cannot_handle(&stated_kind, &version, wanted, why);
@@ -229,7 +240,12 @@ fn read_patched(
     kind: &CustomKind,
     validation: FieldValidation,
 ) -> Result<Read, String> {
-    let Decoded { mut value, strict } = codec::decode_object(json).map_err(|error| error.to_string())?;
+    let decoded = codec::decode_object(json).map_err(|error| match (validation, codec::interpret(json)) {
+        // Who does not ask for strictness gets the decoder that asks for the kind first.
+        (FieldValidation::Ignore, Err(first)) => first.to_string(),
+        _ => error.to_string(),
+    });
+    let Decoded { mut value, strict } = decoded?;
     let (stated_kind, api_version) = stated(&value, json)?;
     if stated_kind.is_empty() {
         return Err(format!(

@@ -149,6 +149,56 @@ async fn a_name_that_is_taken_is_refused_and_accepted_when_its_rival_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_is_no_int64_is_the_same_when_it_is_sent_again() {
+    let world = World::start().await;
+    let api = world.root().await;
+    let free = json!({"any": {"x-kubernetes-preserve-unknown-fields": true}});
+    api.post(DEFINITIONS, &definition("widgets", "Widget", &free))
+        .await
+        .expect(201);
+    api.until(WIDGETS, 200).await;
+    api.post(WIDGETS, &widget("a")).await.expect(201);
+    let (path, patch) = (
+        format!("{WIDGETS}/a"),
+        json!({"spec": {"any": 12_345_678_901_234_567_890_u64}}),
+    );
+    let once = api.patch(&path, &patch).await.expect(200);
+    let again = api.patch(&path, &patch).await.expect(200);
+    assert_eq!(once["metadata"], again["metadata"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_cannot_be_read_are_refused_in_upstreams_words() {
+    let world = World::start().await;
+    let api = world.root().await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let unread = "the object provided is unrecognized (must be of type Widget): ";
+    let first = format!("{unread}couldn't get version/kind; json parse error: ");
+    let object = r#"{"apiVersion":"x.io/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"size":1e400}}"#;
+    for (query, body, message) in [
+        ("", "{", format!("{first}unexpected end of JSON input ({{)")),
+        ("", "[]", format!(r#"{first}json: cannot unmarshal array into Go value of type struct {{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }} (5b5d)"#)),
+        ("", "{}", format!("{unread}Object 'Kind' is missing in '{{}}' ({{}})")),
+        (
+            "?fieldValidation=Ignore",
+            "{}",
+            r#"Widget in version "v1" cannot be handled as a Widget: Object 'Kind' is missing in '{}'"#.to_owned(),
+        ),
+        (
+            "",
+            object,
+            r#"Widget in version "v1" cannot be handled as a Widget: json: cannot unmarshal number 1e400 into Go value of type float64"#.to_owned(),
+        ),
+    ] {
+        let refused = api.call(Method::POST, &format!("{WIDGETS}{query}"), &[], body).await.expect(400);
+        assert_eq!(text(&refused, "/message"), message, "{body}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_who_want_a_name_one_has_it_at_any_time() {
     const RIVALS: usize = 8;
     let world = World::start().await;
