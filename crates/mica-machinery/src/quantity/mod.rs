@@ -43,11 +43,19 @@ pub enum ParseError {
     Suffix,
 }
 
+/// What upstream keeps a number in: it shows, for only one of the two can be asked for an integer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    Integer,
+    Decimal,
+}
+
 /// `mantissa` × 10^`scale`.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     mantissa: i128,
     scale: i64,
+    held: Held,
     format: Format,
     /// The text it was read from, if that is what it prints as.
     text: Option<CompactString>,
@@ -74,6 +82,7 @@ impl Quantity {
         Self {
             mantissa,
             scale,
+            held: Held::Integer,
             format,
             text: None,
         }
@@ -108,27 +117,43 @@ impl Quantity {
         value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The value, if it is an integer that fits.
+    /// The value, if it is an integer that fits and was not written with parts of one: upstream reduces no `1000m`.
     pub fn as_i64(&self) -> Option<i64> {
+        if self.held == Held::Decimal || self.scale < 0 {
+            return None;
+        }
         match self.rounded_to(0) {
             (value, Rounding::Exact) => i64::try_from(value).ok(),
             _ => None,
         }
     }
 
+    /// Upstream rounds the mantissa before the power of ten, and holds decimals in nanos.
     pub fn as_f64(&self) -> f64 {
-        self.mantissa as f64 * 10f64.powi(self.scale.clamp(-400, 400) as i32)
+        match self.held {
+            Held::Integer => self.mantissa as f64 * float(1, self.scale),
+            Held::Decimal => float(self.mantissa, self.scale - i64::from(NANO)) * float(1, NANO.into()),
+        }
     }
 
     /// The sum, in this quantity's format (a zero takes the other's); what does not fit 38 digits is rounded away from zero.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
+        let held = if self.held == other.held {
+            self.held
+        } else {
+            Held::Decimal
+        };
+        let sum = |mantissa, scale, held| Self {
+            held,
+            ..Self::scaled(mantissa, scale, format)
+        };
         if self.is_zero() {
-            return Self::scaled(other.mantissa, other.scale, format);
+            return sum(other.mantissa, other.scale, held);
         }
         if other.is_zero() {
-            return Self::scaled(self.mantissa, self.scale, format);
+            return sum(self.mantissa, self.scale, held);
         }
         let (high, low) = if self.scale >= other.scale {
             (self, other)
@@ -146,7 +171,8 @@ impl Quantity {
             Some(sum) => fit(sum, scale),
             None => fit(divide_away(raised, 1).0 + divide_away(lowered, 1).0, scale + 1),
         };
-        Self::scaled(mantissa, scale, format)
+        let small = [raised, mantissa].iter().all(|part| i64::try_from(*part).is_ok());
+        sum(mantissa, scale, if small { held } else { Held::Decimal })
     }
 
     #[must_use]
@@ -159,7 +185,10 @@ impl Quantity {
 
     #[must_use]
     pub fn negated(&self) -> Self {
-        Self::scaled(-self.mantissa, self.scale, self.format)
+        Self {
+            held: self.held,
+            ..Self::scaled(-self.mantissa, self.scale, self.format)
+        }
     }
 
     /// The value in units of 10^`scale` and whether something was lost.
@@ -274,6 +303,11 @@ impl Ord for Quantity {
             magnitude
         }
     }
+}
+
+/// The nearest float to `mantissa` × 10^`scale`.
+fn float(mantissa: i128, scale: i64) -> f64 {
+    format!("{mantissa}e{scale}").parse().unwrap_or_default()
 }
 
 fn digits(value: i128) -> u32 {

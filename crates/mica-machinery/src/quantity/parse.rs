@@ -3,7 +3,7 @@
 //! Upstream has a fast path (few digits) and a slow one (big decimals), and they differ in what prints afterwards: only
 //! the fast one may keep the text as it was. The conditions for it are therefore facts and stand here as upstream has them.
 
-use super::{Format, MAX_DIGITS, NANO, ParseError, Quantity, divide_away, fit};
+use super::{Format, Held, MAX_DIGITS, NANO, ParseError, Quantity, divide_away, fit};
 
 /// Texts with at most this many digits take upstream's fast path.
 const FAST_DIGITS: usize = 18;
@@ -121,6 +121,7 @@ fn fast(text: &str, parts: &Parts<'_>, format: Format, exponent: i32) -> Option<
     Some(Quantity {
         mantissa: if parts.negative { -result } else { result },
         scale,
+        held: Held::Integer,
         format,
         text: kept.then(|| text.into()),
     })
@@ -149,6 +150,7 @@ fn slow(parts: &Parts<'_>, mut format: Format, exponent: i32) -> Quantity {
         }
     }
     quantity.format = format;
+    quantity.held = Held::Decimal;
     if parts.negative { quantity.negated() } else { quantity }
 }
 

@@ -137,7 +137,26 @@ fn values_round_away_from_zero() {
     assert_eq!(quantity("1.1").milli_value(), 1100);
     assert_eq!(quantity("1m").value(), 1);
     assert_eq!(quantity("1Ki").as_i64(), Some(1024));
-    assert_eq!(quantity("1.5").as_i64(), None);
+    for text in [
+        "1.5",
+        "1.0",
+        "2000m",
+        "0m",
+        "1000e-3",
+        "1000000u",
+        "1.5Ki",
+        "1Pi",
+        "9223372036854775807",
+    ] {
+        assert_eq!(quantity(text).as_i64(), None, "{text}");
+    }
+    assert_eq!(quantity("1500m").plus(&quantity("1500m")).as_i64(), None);
+    assert_eq!(quantity("1Ti").plus(&quantity("1k")).as_i64(), Some((1 << 40) + 1000));
+    assert_eq!(quantity("0").plus(&quantity("1Pi")).as_i64(), None);
+    assert_eq!(
+        quantity("123456789012345678901234567890").as_f64(),
+        1.234_567_890_123_457e29
+    );
     assert_eq!(quantity("1e30").value(), i64::MAX);
     assert_eq!(quantity("1e-2147483648"), quantity("1n"));
 }
