@@ -353,13 +353,15 @@ impl Runner<'_> {
             self.exhausted(&invalid);
             return;
         }
+        let asks = |rule: &Rule| rule.compiled.old_self == UsesOldSelf::Yes;
+        let any_uses_old = set.rules.iter().any(asks);
         for rule in &set.rules {
             if let Some(error) = &rule.compiled.error {
                 let (RuleError::Required(text) | RuleError::Invalid(text)) = error;
                 self.ran.errors.push(invalid(format!("rule compile error: {text}")));
                 continue;
             }
-            let uses_old = rule.compiled.old_self == UsesOldSelf::Yes;
+            let uses_old = asks(rule);
             let Some(program) = &rule.compiled.program else {
                 continue;
             };
@@ -382,6 +384,11 @@ impl Runner<'_> {
             match evaluated.result {
                 Ok(true) => {}
                 Ok(false) => {
+                    // A message is given the old value as it is, and only if a rule of the place asks for it.
+                    let input = RuleInput {
+                        value,
+                        old: OldSelf::Plain(old.filter(|_| any_uses_old)),
+                    };
                     let error = self.failure(rule, &**program, input, node, path);
                     if !uses_old && trace.forgives() {
                         self.ran.warnings.push(error.to_string());

@@ -433,6 +433,33 @@ fn rules_fail_in_their_own_words() {
 }
 
 #[test]
+fn messages_see_the_plain_old_value_if_a_rule_asks_for_it() {
+    for (rule, message, optional, expected) in [
+        ("false", "string(oldSelf)", false, "failed rule: false"),
+        ("oldSelf > 5", "string(oldSelf)", false, "1"),
+        (
+            "oldSelf.hasValue() && false",
+            "oldSelf.hasValue() ? 'a' : 'b'",
+            true,
+            "failed rule: oldSelf.hasValue() && false",
+        ),
+        (
+            "oldSelf.hasValue() && false",
+            "type(oldSelf) == int ? 'i' : 'o'",
+            true,
+            "i",
+        ),
+    ] {
+        let compiled = ruled(
+            json!({"type": "object", "properties": {"o": {"type": "integer", "x-kubernetes-validations": [
+            {"rule": rule, "messageExpression": message, "optionalOldSelf": optional}]}}}),
+        );
+        let expected = format!("spec.o: Invalid value: 2: {expected}");
+        check_rules(&compiled, json!({"o": 2}), Some(json!({"o": 1})), &expected, &[]);
+    }
+}
+
+#[test]
 fn rules_wait_until_the_schema_is_met() {
     let compiled = ruled(
         json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}},
