@@ -150,7 +150,9 @@ impl Checker<'_> {
         } else {
             Place::Inside
         };
-        let node = reader.read(schema, place);
+        let mut node = reader.read(schema, place);
+        // Upstream takes the root for an embedded resource here, so that its default needs an apiVersion and a kind.
+        node.flags.embedded |= is_resource;
         let invalid = |detail: String| show_as_go(Error::invalid(path, default.clone(), detail));
         if around.in_meta {
             if let Err(why) = check_in_resource(around, default) {

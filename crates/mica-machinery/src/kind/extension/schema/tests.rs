@@ -142,6 +142,24 @@ fn lists_and_maps_say_how_they_merge() {
 }
 
 #[test]
+fn a_default_at_the_root_is_a_resource() {
+    for (default, expected) in [
+        (
+            json!({}),
+            "[~.default.apiVersion: Required value, ~.default.kind: Required value]",
+        ),
+        (json!({"apiVersion": "v1"}), "~.default.kind: Required value"),
+        (json!({"apiVersion": "a.example.com/v1", "kind": "W"}), ""),
+        (
+            json!({"apiVersion": "a.example.com/v1", "kind": "W", "metadata": {"name": "x"}}),
+            "",
+        ),
+    ] {
+        check(json!({"type": "object", "default": default}), expected);
+    }
+}
+
+#[test]
 fn defaults_must_be_acceptable_values() {
     check_f(
         json!({"type": "string", "default": 5}),
