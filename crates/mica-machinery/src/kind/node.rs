@@ -82,9 +82,12 @@ fn default(node: &mut Value) {
         .map(|first| (*first).to_owned());
     let one = object::string(node, &["spec", "podCIDR"]).to_owned();
     match all {
-        Some(first) => object::set(node, &["spec", "podCIDR"], first),
-        None if !one.is_empty() => object::set(node, &["spec", "podCIDRs"], json!([one])),
-        None => {}
+        Some(first) if one.is_empty() => object::set(node, &["spec", "podCIDR"], first),
+        // Where they differ, the old field is right: who writes it may not know the other.
+        first if !one.is_empty() && first.as_ref() != Some(&one) => {
+            object::set(node, &["spec", "podCIDRs"], json!([one]));
+        }
+        _ => {}
     }
     for field in ["capacity", "allocatable"] {
         round_up(node, &["status", field]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::check::keep_metadata;
 use super::{Column, MetadataCheck, NameUse, Strategy, WriteContext, column, marker};
 use crate::field::ErrorList;
-use crate::meta::GarbagePolicy;
+use crate::meta::{GarbagePolicy, next_generation};
 use crate::{names, object};
 
 /// What a kind's status is made of.
@@ -42,6 +42,8 @@ pub struct Plain {
     /// What create and update change beyond status; `None` for the old object on create.
     pub prepare: Prepare,
     pub validate: fn(&WriteContext<'_>, &Value) -> ErrorList,
+    /// What a valid object loses before it is stored.
+    pub canonicalize: fn(&mut Value),
     pub validate_update: fn(&WriteContext<'_>, &Value, &Value) -> ErrorList,
     pub status: Status,
     pub validate_status: fn(&Value, &Value) -> ErrorList,
@@ -73,6 +75,7 @@ impl Plain {
             default: |_| {},
             prepare: |_, _, _| {},
             validate: |_, _| ErrorList::new(),
+            canonicalize: |_| {},
             validate_update: |_, _, _| ErrorList::new(),
             status: Status::Absent,
             validate_status: |_, _| ErrorList::new(),
@@ -133,6 +136,10 @@ impl Strategy for Plain {
         } else {
             (self.validate_update)(ctx, new, old)
         }
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        (self.canonicalize)(object);
     }
 
     fn metadata_check(&self, ctx: &WriteContext<'_>) -> MetadataCheck {
@@ -210,6 +217,16 @@ impl Strategy for Plain {
 
     fn generation_fields(&self) -> &'static [&'static str] {
         self.generation
+    }
+
+    /// A write of `status` tells what was seen, so it never counts, not even with annotations that do elsewhere.
+    fn generation(&self, ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Option<i64> {
+        let fields = match (ctx.subresource, old) {
+            _ if self.generation.is_empty() => return None,
+            ("status", Some(_)) => &[],
+            _ => self.generation,
+        };
+        Some(next_generation(new, old, fields))
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static [&'static str]] {

@@ -52,6 +52,9 @@ fn default(object: &mut Value) {
     default_template(object, &["spec", "template"]);
     for template in list_mut(object, &["spec", "volumeClaimTemplates"]) {
         claim::default(template);
+        // Upstream's conversion writes these into each template, whatever the client said.
+        object::set(template, &["apiVersion"], "v1");
+        object::set(template, &["kind"], "PersistentVolumeClaim");
     }
     set_default(object, &["spec", "podManagementPolicy"], "OrderedReady");
     let strategy = ["spec", "updateStrategy", "type"];

@@ -27,6 +27,12 @@ pub const SERVICE: Plain = Plain {
         errors.extend(rules::validate(new, Some(old)));
         errors
     },
+    // Upstream stores it and hides it from every reader, so that a bad one is still refused.
+    canonicalize: |service| {
+        if is_external(service) {
+            object::remove(service, &["spec", "internalTrafficPolicy"]);
+        }
+    },
     metadata_check: MetadataCheck::Change,
     status: Status::Apart,
     validate_status: rules::validate_status,

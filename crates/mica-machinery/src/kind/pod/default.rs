@@ -61,6 +61,10 @@ pub fn default_pod(pod: &mut Value) {
         return;
     };
     default_spec(spec);
+    // Only here: templates keep what they say, and are warned of it.
+    if object::int(spec, &["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
+        object::set(spec, &["terminationGracePeriodSeconds"], 1);
+    }
     for list in ["containers", "initContainers"] {
         for container in list_mut(spec, &[list]) {
             if let Some(resources) = container.get_mut("resources") {

@@ -126,11 +126,12 @@ pub fn settle_addresses(pod: &mut Value) {
         .map(|one| object::string(one, &["ip"]).to_owned());
     let old = object::string(pod, &["status", "podIP"]).to_owned();
     match first {
-        Some(first) => object::set(pod, &["status", "podIP"], first),
-        None if !old.is_empty() => {
+        Some(first) if old.is_empty() => object::set(pod, &["status", "podIP"], first),
+        // Where they differ, the old field is right: who writes it may not know the other.
+        first if !old.is_empty() && first.as_ref() != Some(&old) => {
             object::set(pod, &["status", "podIPs"], serde_json::json!([{"ip": old}]));
         }
-        None => {}
+        _ => {}
     }
 }
 

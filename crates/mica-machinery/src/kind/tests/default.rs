@@ -194,3 +194,73 @@ fn events_change_their_form_and_back() {
     );
     assert_eq!((stored.from_stored)(core), new);
 }
+
+#[test]
+fn claim_templates_say_what_they_are() {
+    let claim = json!({"apiVersion": "v9", "metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+    let (_, set) = prepared("statefulsets", json!({"spec": {"volumeClaimTemplates": [claim, {}]}}));
+    for template in object::list(&set, &["spec", "volumeClaimTemplates"]) {
+        assert_eq!(template["apiVersion"], "v1");
+        assert_eq!(template["kind"], "PersistentVolumeClaim");
+    }
+}
+
+#[test]
+fn the_old_field_wins_where_one_address_has_two() {
+    let cases = [
+        (json!({}), json!([null, null])),
+        (json!({"one": "1.1.1.1"}), json!(["1.1.1.1", ["1.1.1.1"]])),
+        (json!({"all": ["2.2.2.2"]}), json!(["2.2.2.2", ["2.2.2.2"]])),
+        (
+            json!({"one": "1.1.1.1", "all": ["2.2.2.2", "::1"]}),
+            json!(["1.1.1.1", ["1.1.1.1"]]),
+        ),
+        (
+            json!({"one": "1.1.1.1", "all": ["1.1.1.1", "::1"]}),
+            json!(["1.1.1.1", ["1.1.1.1", "::1"]]),
+        ),
+    ];
+    for (given, expected) in cases {
+        let mut pod = json!({"status": {}});
+        let mut node = json!({"spec": {}});
+        if let Some(one) = given.get("one") {
+            pod["status"]["podIP"] = one.clone();
+            node["spec"]["podCIDR"] = one.clone();
+        }
+        if let Some(all) = given["all"].as_array() {
+            pod["status"]["podIPs"] = all.iter().map(|ip| json!({"ip": ip})).collect();
+            node["spec"]["podCIDRs"] = all.clone().into();
+        }
+        resource("pods").strategy.default(&mut pod);
+        resource("nodes").strategy.default(&mut node);
+        let ips = pod["status"]["podIPs"].as_array();
+        let ips = ips.map(|all| all.iter().map(|one| one["ip"].clone()).collect::<Value>());
+        assert_eq!(json!([pod["status"]["podIP"], ips]), expected, "pod with {given}");
+        assert_eq!(
+            json!([node["spec"]["podCIDR"], node["spec"]["podCIDRs"]]),
+            expected,
+            "node with {given}"
+        );
+    }
+}
+
+#[test]
+fn pods_end_in_a_second_at_least_and_templates_say_what_they_like() {
+    let spec = json!({"terminationGracePeriodSeconds": -1, "containers": [{"name": "c", "image": "i"}]});
+    let (resource, pod) = prepared("pods", json!({"spec": spec}));
+    assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 1);
+    let warnings = resource.strategy.warnings(&context(resource, "", &[]), &pod, None);
+    assert_eq!(warnings, Vec::<String>::new());
+    let (_, set) = prepared("deployments", json!({"spec": {"template": {"spec": spec}}}));
+    assert_eq!(set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], -1);
+}
+
+#[test]
+fn external_services_have_no_internal_traffic() {
+    for (r#type, expected) in [("ExternalName", json!(null)), ("ClusterIP", json!("Local"))] {
+        let spec = json!({"type": r#type, "internalTrafficPolicy": "Local"});
+        let (resource, mut service) = prepared("services", json!({"spec": spec}));
+        resource.strategy.canonicalize(&mut service);
+        assert_eq!(service["spec"]["internalTrafficPolicy"], expected, "{type}", type = r#type);
+    }
+}

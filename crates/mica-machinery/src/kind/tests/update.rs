@@ -257,3 +257,16 @@ fn warnings_are_given() {
     );
     assert_eq!(warn("configmaps", json!({})), "");
 }
+
+#[test]
+fn a_write_of_status_counts_no_generation() {
+    let (resource, mut old) = prepared("deployments", json!({}));
+    object::set(&mut old, &["metadata", "generation"], 1);
+    let mut new = old.clone();
+    object::set(&mut new, &["metadata", "annotations"], json!({"x": "y"}));
+    for (subresource, expected) in [("status", 1), ("", 2)] {
+        let context = context(resource, subresource, &[]);
+        let generation = resource.strategy.generation(&context, &new, Some(&old));
+        assert_eq!(generation, Some(expected), "{subresource:?}");
+    }
+}
