@@ -159,7 +159,12 @@ impl<'a> Encoder<'a> {
             Include::Metadata => partial(value, version),
             Include::Object => value.clone(),
         };
-        json!({"cells": cells, "object": object})
+        let mut row = json!({"cells": cells});
+        if let Some(conditions) = self.served.row_conditions(&stored_form) {
+            row["conditions"] = conditions;
+        }
+        row["object"] = object;
+        row
     }
 
     /// The whole object in the client's format.

@@ -347,6 +347,14 @@ impl Served {
         }
     }
 
+    /// What an object's row of a table says of itself beside its cells.
+    pub fn row_conditions(&self, object: &Value) -> Option<Value> {
+        match &self.form {
+            Form::BuiltIn { row, .. } => row.strategy.row_conditions(object),
+            Form::Custom(_) => None,
+        }
+    }
+
     /// Field selectors beside metadata's: label and value of each.
     pub fn selectable(&self, object: &Value) -> Vec<(&str, String)> {
         match &self.form {

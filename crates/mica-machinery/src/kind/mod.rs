@@ -252,6 +252,11 @@ pub trait Strategy: std::fmt::Debug + Sync {
         column::default_cells(object)
     }
 
+    /// What an object's row says of itself beside its cells, as `meta.k8s.io/v1 TableRowCondition`.
+    fn row_conditions(&self, _object: &Value) -> Option<Value> {
+        None
+    }
+
     /// Whether PUT of a missing name creates it.
     fn creates_on_update(&self) -> bool {
         false

@@ -17,6 +17,17 @@ struct Summary {
     last: String,
 }
 
+/// Rows of pods that have ended say so, by which clients can tell them from those that run.
+pub fn row_conditions(pod: &Value) -> Option<Value> {
+    let phase = object::string(pod, &["status", "phase"]);
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    Some(json!([{"type": "Completed", "status": "True", "reason": phase, "message": message}]))
+}
+
 pub fn cells(pod: &Value, now: jiff::Timestamp) -> Vec<Value> {
     let before = object::list(pod, &["spec", "initContainers"]);
     let lasting = before.iter().filter(|container| is_lasting(container)).count();

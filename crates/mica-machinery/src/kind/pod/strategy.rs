@@ -167,6 +167,10 @@ impl Strategy for Pod {
         print::cells(object, now)
     }
 
+    fn row_conditions(&self, object: &Value) -> Option<Value> {
+        print::row_conditions(object)
+    }
+
     fn returns_deleted(&self) -> bool {
         true
     }

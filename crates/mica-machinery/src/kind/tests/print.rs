@@ -97,3 +97,19 @@ fn events_show_when_they_were_seen() {
     repeated["series"] = json!({"count": 9, "lastObservedTime": "2026-01-02T03:04:04.000000Z"});
     assert_eq!(cells("events", repeated)[0], "1s");
 }
+
+#[test]
+fn rows_of_ended_pods_say_that_they_ended() {
+    let conditions = |phase: &str| {
+        resource("pods")
+            .strategy
+            .row_conditions(&json!({"status": {"phase": phase}}))
+    };
+    let ended = |reason: &str, message: &str| {
+        Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+    };
+    let succeeded = ended("Succeeded", "The pod has completed successfully.");
+    assert_eq!(conditions("Succeeded"), succeeded);
+    assert_eq!(conditions("Failed"), ended("Failed", "The pod failed."));
+    assert_eq!(conditions("Running"), None);
+}
