@@ -10,7 +10,7 @@ use super::condition;
 use super::core::resource::{round_up, validate_amount};
 use super::plain::{Plain, Status};
 use super::pod::resource::{Owner, validate as validate_resources};
-use super::pod::{validate_effect, validate_tolerations};
+use super::pod::{old_label, validate_effect, validate_tolerations};
 use super::{MetadataCheck, WriteContext, internal};
 use crate::field::{Error, ErrorList, Path};
 use crate::names::{cidr_errors_legacy, parse_cidr_sloppy};
@@ -28,6 +28,7 @@ pub const NODE: Plain = Plain {
     status: Status::ApartOnceMade,
     validate_status: validate_update,
     selectable: &["spec.unschedulable"],
+    selects_namespace: false,
     cells,
     ..Plain::new("nodes", "io.k8s.api.core.v1.Node")
 };
@@ -48,6 +49,13 @@ pub const RUNTIME_CLASS: Plain = Plain {
     },
     creates_on_update: true,
     unconditional_update: false,
+    warnings: |_, new, _| {
+        let path = Path::new("scheduling").child("nodeSelector");
+        entries(new, &["scheduling", "nodeSelector"])
+            .filter_map(|(key, _)| old_label(key))
+            .map(|text| format!("{path}: {text}"))
+            .collect()
+    },
     ..Plain::new("node.k8s.io/runtimeclasses", "io.k8s.api.node.v1.RuntimeClass")
 };
 

@@ -51,6 +51,8 @@ pub struct Plain {
     pub generation: &'static [&'static str],
     /// Labels of field selectors, each the dotted path of what it selects by.
     pub selectable: &'static [&'static str],
+    /// Whether field selectors know the namespace, which upstream leaves out for some kinds that have none.
+    pub selects_namespace: bool,
     /// What an unknown label is told, if not the usual.
     pub selector_error: fn(&str) -> String,
     pub warnings: Warn,
@@ -82,6 +84,7 @@ impl Plain {
             cells: |object, _| column::default_cells(object),
             generation: &[],
             selectable: &[],
+            selects_namespace: true,
             selector_error: |label| format!("field label not supported: {label}"),
             warnings: |_, _, _| Vec::new(),
             metadata_check: MetadataCheck::Change,
@@ -168,7 +171,8 @@ impl Strategy for Plain {
     }
 
     fn selector_error(&self, label: &str) -> Option<String> {
-        if self.selectable.contains(&label) || label == "metadata.name" || label == "metadata.namespace" {
+        let common = label == "metadata.name" || (label == "metadata.namespace" && self.selects_namespace);
+        if common || self.selectable.contains(&label) {
             None
         } else if self.selectable.is_empty() {
             let known = r#"only "metadata.name", "metadata.namespace""#;

@@ -197,6 +197,20 @@ pub fn warnings(_ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Ve
     template_warnings(template(new), old.and_then(template), &path)
 }
 
+/// The same for kinds whose names become those of pods.
+pub fn named_warnings(ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut found = Vec::new();
+    let texts = names::dns1123_label(object::name(new));
+    if old.is_none() && !texts.is_empty() {
+        found.push(format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            texts.join(" ")
+        ));
+    }
+    found.extend(warnings(ctx, new, old));
+    found
+}
+
 /// Names and images of containers, each joined.
 pub fn container_cells(template: Option<&Value>) -> [Value; 2] {
     let containers = template.map_or(&[][..], |template| object::list(template, &["spec", "containers"]));

@@ -10,8 +10,8 @@ use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::default_template;
 use crate::kind::workload::{
     SelectorRule, at_most_100_percent, check_replicas, container_cells, immutable_selector, int_or_percent,
-    int_or_percent_value, non_negative, not_decremented, number, validate_lasting_template, validate_selector,
-    warnings,
+    int_or_percent_value, named_warnings, non_negative, not_decremented, number, validate_lasting_template,
+    validate_selector,
 };
 use crate::object;
 use crate::select::LabelSelector;
@@ -28,7 +28,7 @@ pub const DEPLOYMENT: Plain = Plain {
     validate_status,
     cells,
     // Annotations count because replica sets get copies of them.
-    warnings,
+    warnings: named_warnings,
     generation: &["spec", "metadata.annotations"],
     ..Plain::new("apps/deployments", "io.k8s.api.apps.v1.Deployment")
 };

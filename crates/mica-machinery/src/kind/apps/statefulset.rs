@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::deployment::{has_rolling, shown_strategy};
 use crate::field::{Error, ErrorList, Path};
+use crate::kind::WriteContext;
 use crate::kind::check::{invalid_each, list_mut, present, same, set_default, set_default_pointer};
 use crate::kind::column::age;
 use crate::kind::plain::{Plain, Status};
@@ -34,7 +35,7 @@ pub const STATEFUL_SET: Plain = Plain {
     status: Status::Apart,
     validate_status,
     cells,
-    warnings,
+    warnings: set_warnings,
     generation: &["spec"],
     ..Plain::new("apps/statefulsets", "io.k8s.api.apps.v1.StatefulSet")
 };
@@ -46,6 +47,24 @@ enum Existing {
     Yes,
     /// The old template was bad as well.
     WithBadTemplate,
+}
+
+fn set_warnings(ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+    if ctx.subresource == "status" {
+        return Vec::new();
+    }
+    let mut found = warnings(ctx, new, old);
+    for (i, template) in object::list(new, &["spec", "volumeClaimTemplates"]).iter().enumerate() {
+        let path = Path::new("spec").child("volumeClaimTemplates").index(i);
+        // Upstream's paths: the spec is left out of one, and misspelt in the other.
+        let path = if old.is_some() { path.child("Spec") } else { path };
+        found.extend(claim::spec_warnings(template, &path));
+    }
+    if number(new, &["spec", "revisionHistoryLimit"]) < 0 {
+        let text = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        found.push(format!("spec.revisionHistoryLimit: {text}"));
+    }
+    found
 }
 
 fn default(object: &mut Value) {

@@ -416,18 +416,41 @@ pub fn validate_hostname(name: &str, path: &Path, errors: &mut ErrorList) {
 }
 
 pub fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let path = Path::new("spec");
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    let (mut warnings, path) = (Vec::new(), Path::new("spec"));
     let text = |field: &str| object::string(new, &["spec", field]);
+    let ips = |field: &str| {
+        let listed = strings(new, &["spec", field]).into_iter().enumerate();
+        let path = path.child(field);
+        listed
+            .filter(|(_, ip)| *ip != "None")
+            .flat_map(|(i, ip)| ip_warnings(&path.index(i), ip))
+            .collect::<Vec<String>>()
+    };
+    if object::get(new, &["metadata", "annotations", HINTS]).is_some() {
+        warnings.push(format!(
+            "annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        ));
+    }
+    warnings.extend(ips("clusterIPs"));
+    let has_ips = !object::list(new, &["spec", "externalIPs"]).is_empty();
+    let headless = text("type") == "ClusterIP" && text("clusterIP") == "None";
+    if headless {
+        let ignored = [
+            (!text("loadBalancerIP").is_empty(), "loadBalancerIP"),
+            (has_ips, "externalIPs"),
+            (text("sessionAffinity") != "None", "SessionAffinity"),
+        ];
+        let ignored = ignored.into_iter().filter(|(is_said, _)| *is_said);
+        warnings.extend(ignored.map(|(_, field)| format!("spec.{field} is ignored for headless services")));
+    }
+    warnings.extend(ips("externalIPs"));
+    if has_ips && !headless && !is_external(new) {
+        let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        warnings.push(text.to_owned());
+    }
     if !text("loadBalancerIP").is_empty() {
         warnings.extend(ip_warnings(&path.child("loadBalancerIP"), text("loadBalancerIP")));
-    }
-    for field in ["clusterIPs", "externalIPs"] {
-        for (i, ip) in strings(new, &["spec", field]).into_iter().enumerate() {
-            if ip != "None" {
-                warnings.extend(ip_warnings(&path.child(field).index(i), ip));
-            }
-        }
     }
     for (i, range) in strings(new, &["spec", "loadBalancerSourceRanges"])
         .into_iter()
@@ -436,11 +459,14 @@ pub fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
         let path = path.child("loadBalancerSourceRanges").index(i);
         warnings.extend(cidr_warnings(&path, range));
     }
-    if is_external(new) && !object::list(new, &["spec", "externalIPs"]).is_empty() {
+    if is_external(new) && has_ips {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }
     if !is_external(new) && !text("externalName").is_empty() {
         warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if text("trafficDistribution") == "PreferClose" {
+        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
     }
     warnings
 }

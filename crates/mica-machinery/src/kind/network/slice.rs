@@ -40,7 +40,7 @@ pub const ENDPOINT_SLICE: Plain = Plain {
         errors
     },
     metadata_check: MetadataCheck::Whole,
-    warnings: |_, new, _| warnings(new),
+    warnings: |_, new, old| warnings(new, old),
     generation: &["addressType", "endpoints", "ports", "metadata.labels"],
     cells: |object, now| {
         vec![
@@ -57,9 +57,11 @@ pub const ENDPOINT_SLICE: Plain = Plain {
     )
 };
 
-fn warnings(slice: &Value) -> Vec<String> {
+fn warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
     if object::string(slice, &["addressType"]) == "FQDN" {
-        return vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()];
+        // The type cannot change, so only who makes one is told.
+        let text = "spec.addressType: FQDN endpoints are deprecated".to_owned();
+        return old.is_none().then_some(text).into_iter().collect();
     }
     let mut warnings = Vec::new();
     for (i, endpoint) in object::list(slice, &["endpoints"]).iter().enumerate() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::security::containers;
 use crate::field::{Path, quote};
-use crate::kind::check::{entries, is_set, present};
+use crate::kind::check::{entries, is_set, present, strings};
 use crate::kind::core::resource::quantity;
 use crate::kind::workload::number;
 use crate::{names, object};
@@ -54,7 +54,7 @@ const ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 /// Labels of nodes that have new names.
-const LABELS: [(&str, &str); 5] = [
+const LABELS: [(&str, &str); 8] = [
     (
         "beta.kubernetes.io/arch",
         "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -75,7 +75,64 @@ const LABELS: [(&str, &str); 5] = [
         "beta.kubernetes.io/instance-type",
         "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
     ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    (
+        "node-role.kubernetes.io/master",
+        "use \"node-role.kubernetes.io/control-plane\" instead",
+    ),
 ];
+
+/// What is said of a node's label that has gone or has a new name.
+pub fn old_label(key: &str) -> Option<&'static str> {
+    LABELS.iter().find(|(label, _)| *label == key).map(|(_, text)| *text)
+}
+
+/// Old labels in the expressions of a node selector's term, or of a label selector of nodes.
+pub fn expression_warnings(term: &Value, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, expression) in object::list(term, &["matchExpressions"]).iter().enumerate() {
+        let key = object::string(expression, &["key"]);
+        if let Some(text) = old_label(key) {
+            let path = path.child("matchExpressions").index(i).child("key");
+            warnings.push(format!("{path}: {key} is {text}"));
+        }
+    }
+    warnings
+}
+
+/// A preference may hold values that no label has; a requirement with them is refused.
+fn preference_warnings(term: &Value, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, expression) in object::list(term, &["matchExpressions"]).iter().enumerate() {
+        let (key, path) = (
+            object::string(expression, &["key"]),
+            path.child("matchExpressions").index(i),
+        );
+        if let Some(text) = old_label(key) {
+            warnings.push(format!("{}: {key} is {text}", path.child("key")));
+        }
+        for (j, value) in strings(expression, &["values"]).into_iter().enumerate() {
+            for text in names::label_value(value) {
+                let path = path.child("values").index(j);
+                warnings.push(format!("{path}: {value} is invalid, {text}"));
+            }
+        }
+    }
+    warnings
+}
+
+/// A part of a byte can be neither asked for nor given.
+pub fn fraction_warning(amount: Option<&Value>, path: &Path) -> Option<String> {
+    let amount = amount.map(quantity).filter(|amount| amount.milli_value() % 1000 != 0)?;
+    let shown = quote(&amount.to_string());
+    Some(format!(
+        "{path}: fractional byte value {shown} is invalid, must be an integer"
+    ))
+}
 
 pub fn pod_warnings(pod: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -104,6 +161,7 @@ fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
             warnings.push(format!("{}: {text}", spec_path.child("nodeSelector").key(key)));
         }
     }
+    node_affinity_warnings(spec, &spec_path, &mut warnings);
     for (i, constraint) in object::list(spec, &["topologySpreadConstraints"]).iter().enumerate() {
         let path = spec_path.child("topologySpreadConstraints").index(i);
         let key = object::string(constraint, &["topologyKey"]);
@@ -149,6 +207,25 @@ fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
     warnings
 }
 
+fn node_affinity_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let path = path.child("affinity").child("nodeAffinity");
+    let at = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"];
+    for (i, term) in object::list(spec, &at).iter().enumerate() {
+        let path = path.child(REQUIRED).child("nodeSelectorTerms").index(i);
+        warnings.extend(expression_warnings(term, &path));
+    }
+    let at = ["affinity", "nodeAffinity", PREFERRED];
+    for (i, term) in object::list(spec, &at).iter().enumerate() {
+        let path = path.child(PREFERRED).index(i).child("preference");
+        warnings.extend(preference_warnings(
+            term.get("preference").unwrap_or(&Value::Null),
+            &path,
+        ));
+    }
+}
+
 fn matches_nothing(path: &Path) -> String {
     format!("{path}: a null labelSelector results in matching no pod")
 }
@@ -168,14 +245,9 @@ fn container_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
     for (path, container) in containers(spec, path) {
         for name in ["memory", "ephemeral-storage"] {
             for field in ["limits", "requests"] {
-                let amount = object::get(container, &["resources", field, name]).map(quantity);
-                if let Some(amount) = amount.filter(|amount| amount.milli_value() % 1000 != 0) {
-                    let path = path.child("resources").child(field).key(name);
-                    let shown = quote(&amount.to_string());
-                    warnings.push(format!(
-                        "{path}: fractional byte value {shown} is invalid, must be an integer"
-                    ));
-                }
+                let amount = object::get(container, &["resources", field, name]);
+                let path = path.child("resources").child(field).key(name);
+                warnings.extend(fraction_warning(amount, &path));
             }
         }
         let mut seen = BTreeSet::new();

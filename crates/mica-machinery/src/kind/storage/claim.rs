@@ -10,6 +10,7 @@ use crate::kind::check::{
 use crate::kind::column::age;
 use crate::kind::core::resource::{quantity, round_up, validate_amount};
 use crate::kind::plain::{Plain, Status};
+use crate::kind::pod::fraction_warning;
 use crate::kind::{MetadataCheck, WriteContext, diff};
 use crate::select::{Tolerance, label_selector_errors};
 use crate::{names, object};
@@ -40,9 +41,34 @@ pub const CLAIM: Plain = Plain {
     status: Status::Apart,
     validate_status,
     cells,
+    warnings: |ctx, new, _| match ctx.subresource {
+        "status" => Vec::new(),
+        _ => warnings(new),
+    },
     returns_deleted: true,
     ..Plain::new("persistentvolumeclaims", "io.k8s.api.core.v1.PersistentVolumeClaim")
 };
+
+fn warnings(claim: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if object::get(claim, &["metadata", "annotations", OLD_CLASS]).is_some() {
+        let path = Path::new("metadata").child("annotations").key(OLD_CLASS);
+        warnings.push(format!(
+            r#"{path}: deprecated since v1.8; use "storageClassName" attribute instead"#
+        ));
+    }
+    warnings.extend(spec_warnings(claim, &Path::new("spec")));
+    warnings
+}
+
+/// What a claim's spec is warned of, in a template or not.
+pub fn spec_warnings(claim: &Value, path: &Path) -> Vec<String> {
+    let warning = |field: &&str| {
+        let amount = object::get(claim, &["spec", "resources", field, "storage"]);
+        fraction_warning(amount, &path.child("resources").child(field).key("storage"))
+    };
+    ["requests", "limits"].iter().filter_map(warning).collect()
+}
 
 pub fn default(object: &mut Value) {
     set_default(object, &["status", "phase"], "Pending");

@@ -8,6 +8,7 @@ use crate::kind::MetadataCheck;
 use crate::kind::check::{entries, immutable_string, invalid_each, is_set, same, set_default_pointer, strings};
 use crate::kind::column::age;
 use crate::kind::plain::Plain;
+use crate::kind::pod::old_label;
 use crate::{names, object};
 
 /// Upstream's bounds of parameters: how many, and how many bytes.
@@ -31,6 +32,7 @@ pub const STORAGE_CLASS: Plain = Plain {
         errors
     },
     cells: storage_class_cells,
+    warnings: |_, new, _| topology_warnings(new),
     returns_deleted: true,
     ..Plain::new("storage.k8s.io/storageclasses", "io.k8s.api.storage.v1.StorageClass")
 };
@@ -112,6 +114,19 @@ fn validate_storage_class(object: &Value) -> ErrorList {
     }
     validate_topologies(object, &mut errors);
     errors
+}
+
+fn topology_warnings(class: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, term) in object::list(class, &["allowedTopologies"]).iter().enumerate() {
+        let path = Path::new("allowedTopologies").index(i).child("matchLabelExpressions");
+        for (j, expression) in object::list(term, &["matchLabelExpressions"]).iter().enumerate() {
+            if let Some(text) = old_label(object::string(expression, &["key"])) {
+                warnings.push(format!("{}: {text}", path.index(j).child("key")));
+            }
+        }
+    }
+    warnings
 }
 
 fn validate_topologies(object: &Value, errors: &mut ErrorList) {

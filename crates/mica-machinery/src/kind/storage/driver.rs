@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::validate_driver_name;
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{
-    immutable, immutable_string, invalid_as, invalid_each, is_set, present, same, set_default_pointer, strings,
+    entries, immutable, immutable_string, invalid_as, invalid_each, is_set, present, same, set_default_pointer, strings,
 };
 use crate::kind::column::age;
 use crate::kind::core::resource::quantity;
 use crate::kind::plain::Plain;
+use crate::kind::pod::{expression_warnings, old_label};
 use crate::kind::workload::{non_negative, selector_shown};
 use crate::kind::{MetadataCheck, WriteContext, internal};
 use crate::select::{Tolerance, label_selector_errors};
@@ -41,6 +42,7 @@ pub const DRIVER: Plain = Plain {
         errors
     },
     cells: driver_cells,
+    warnings: |_, new, old| driver_warnings(new, old),
     unconditional_update: false,
     returns_deleted: true,
     ..Plain::new("storage.k8s.io/csidrivers", "io.k8s.api.storage.v1.CSIDriver")
@@ -75,12 +77,37 @@ pub const CAPACITY: Plain = Plain {
         immutable_string(new, old, &["storageClassName"], &path, &mut errors);
         errors
     },
+    warnings: |_, new, _| capacity_warnings(new),
     unconditional_update: false,
     ..Plain::new(
         "storage.k8s.io/csistoragecapacities",
         "io.k8s.api.storage.v1.CSIStorageCapacity",
     )
 };
+
+/// Tokens that are asked for anew should come where they are not logged.
+fn driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
+    let changed = old.is_none_or(|old| !same(object::get(old, &REQUESTS), object::get(new, &REQUESTS)));
+    let asks = !object::list(new, &REQUESTS).is_empty();
+    if changed && asks && present(new, &["spec", "serviceAccountTokenInSecrets"]).is_none() {
+        let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+        return vec![text.to_owned()];
+    }
+    Vec::new()
+}
+
+fn capacity_warnings(capacity: &Value) -> Vec<String> {
+    let path = Path::new("nodeTopology");
+    let selector = present(capacity, &["nodeTopology"]).unwrap_or(&Value::Null);
+    let mut warnings = expression_warnings(selector, &path);
+    for (label, _) in entries(selector, &["matchLabels"]) {
+        if let Some(text) = old_label(label) {
+            warnings.push(format!("{}: {text}", path.child("matchLabels").child(label)));
+        }
+    }
+    warnings
+}
 
 fn default_driver(object: &mut Value) {
     for (field, default) in [

@@ -11,6 +11,7 @@ use crate::kind::column::age;
 use crate::kind::core::resource::{quantity, round_up};
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::affinity::validate_node_selector;
+use crate::kind::pod::expression_warnings;
 use crate::kind::{MetadataCheck, WriteContext, diff};
 use crate::object;
 use crate::time::now_text;
@@ -32,9 +33,96 @@ pub const VOLUME: Plain = Plain {
     metadata_check: MetadataCheck::Whole,
     status: Status::Apart,
     cells,
+    warnings: |ctx, new, _| match ctx.subresource {
+        "status" => Vec::new(),
+        _ => warnings(new),
+    },
     returns_deleted: true,
     ..Plain::new("persistentvolumes", "io.k8s.api.core.v1.PersistentVolume")
 };
+
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+const OLD_ANNOTATIONS: [(&str, &str); 2] = [
+    (
+        "volume.beta.kubernetes.io/storage-class",
+        r#"deprecated since v1.8; use "storageClassName" attribute instead"#,
+    ),
+    (
+        MOUNT_OPTIONS,
+        r#"deprecated since v1.31; use "mountOptions" attribute instead"#,
+    ),
+];
+/// Sources that went: field, what it is called, and what is said of it.
+const GONE: [(&str, &str, &str); 6] = [
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    (
+        "photonPersistentDisk",
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    (
+        "storageos",
+        "storageOS",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
+    (
+        "glusterfs",
+        "glusterfs",
+        "deprecated in v1.25, non-functional in v1.26+",
+    ),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+/// Sources that are mounted with options.
+const MOUNTED: [&str; 13] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
+];
+
+fn warnings(volume: &Value) -> Vec<String> {
+    let (mut warnings, spec) = (Vec::new(), Path::new("spec"));
+    let annotations = Path::new("metadata").child("annotations");
+    for (key, text) in OLD_ANNOTATIONS {
+        if object::get(volume, &["metadata", "annotations", key]).is_some() {
+            warnings.push(format!("{}: {text}", annotations.key(key)));
+        }
+    }
+    if object::string(volume, &["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
+        let text = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        warnings.push(format!("{}: {text}", spec.child("persistentVolumeReclaimPolicy")));
+    }
+    let terms = object::list(volume, &["spec", "nodeAffinity", "required", "nodeSelectorTerms"]);
+    for (i, term) in terms.iter().enumerate() {
+        let path = spec.child("nodeAffinity").child("required").child("nodeSelectorTerms");
+        warnings.extend(expression_warnings(term, &path.index(i)));
+    }
+    for (field, shown, text) in GONE {
+        if is_set(volume, &["spec", field]) {
+            warnings.push(format!("{}: {text}", spec.child(shown)));
+        }
+    }
+    warnings
+}
+
+fn validate_mount_options(volume: &Value, errors: &mut ErrorList) {
+    let has_options = object::get(volume, &["metadata", "annotations", MOUNT_OPTIONS]).is_some();
+    if has_options && !MOUNTED.iter().any(|field| is_set(volume, &["spec", field])) {
+        let path = Path::new("metadata").child("annotations").child(MOUNT_OPTIONS);
+        let detail = "may not specify mount options for this volume type";
+        errors.push(Error::forbidden(&path, detail));
+    }
+}
 
 fn default(object: &mut Value) {
     set_default(object, &["status", "phase"], "Pending");
@@ -108,6 +196,7 @@ fn validate(object: &Value) -> ErrorList {
             errors.push(Error::required(&path.child("csi"), detail));
         }
     }
+    validate_mount_options(object, &mut errors);
     errors
 }
 

@@ -270,3 +270,78 @@ fn a_write_of_status_counts_no_generation() {
         assert_eq!(generation, Some(expected), "{subresource:?}");
     }
 }
+
+#[test]
+fn what_is_old_or_ignored_is_warned_of() {
+    let claim = json!({"spec": {"resources": {"requests": {"storage": "1m"}}}});
+    let fraction = r#"fractional byte value "1m" is invalid, must be an integer"#;
+    let os = "deprecated since v1.14; use \"kubernetes.io/os\" instead";
+    let expressions = json!([{"key": "beta.kubernetes.io/os", "operator": "Exists"}]);
+    let preferred = json!([{"weight": 1, "preference": {"matchExpressions": expressions}}]);
+    let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+    let cases = [
+        ("services", json!({"spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4"], "sessionAffinity": "ClientIP", "loadBalancerIP": "1.2.3.4"}}),
+            vec!["spec.loadBalancerIP is ignored for headless services".to_owned(), "spec.externalIPs is ignored for headless services".to_owned(), "spec.SessionAffinity is ignored for headless services".to_owned()]),
+        ("services", json!({"spec": {"trafficDistribution": "PreferClose"}}),
+            vec!["spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned()]),
+        ("persistentvolumeclaims", claim.clone(), vec![format!("spec.resources.requests[storage]: {fraction}")]),
+        ("statefulsets", json!({"spec": {"revisionHistoryLimit": -1, "volumeClaimTemplates": [claim]}}),
+            vec![format!("spec.volumeClaimTemplates[0].resources.requests[storage]: {fraction}"),
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".to_owned()]),
+        ("deployments", json!({"metadata": {"name": "a.b"}}),
+            vec![format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{}]", crate::names::dns1123_label("a.b").join(" "))]),
+        ("persistentvolumes", json!({"spec": {"rbd": {"monitors": ["a"], "image": "i"}}}),
+            vec!["spec.rbd: deprecated in v1.28, non-functional in v1.31+".to_owned()]),
+        ("storageclasses", json!({"provisioner": "p", "allowedTopologies": [{"matchLabelExpressions": [{"key": "beta.kubernetes.io/os", "values": ["a"]}]}]}),
+            vec![format!("allowedTopologies[0].matchLabelExpressions[0].key: {os}")]),
+        ("csistoragecapacities", json!({"storageClassName": "x", "nodeTopology": {"matchExpressions": expressions}}),
+            vec![format!("nodeTopology.matchExpressions[0].key: beta.kubernetes.io/os is {os}")]),
+        ("csidrivers", json!({"spec": {"tokenRequests": [{"audience": "a"}]}}),
+            vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".to_owned()]),
+        ("runtimeclasses", json!({"handler": "h", "scheduling": {"nodeSelector": {"beta.kubernetes.io/os": "l"}}}),
+            vec![format!("scheduling.nodeSelector: {os}")]),
+        ("endpointslices", json!({"addressType": "FQDN", "endpoints": []}),
+            vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]),
+        ("pods", json!({"spec": {"containers": [], "affinity": affinity}}),
+            vec![format!("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].key: beta.kubernetes.io/os is {os}")]),
+    ];
+    for (plural, body, expected) in cases {
+        let (resource, object) = prepared(plural, body);
+        let context = context(resource, "", &[]);
+        assert_eq!(
+            resource.strategy.warnings(&context, &object, None),
+            expected,
+            "{plural}"
+        );
+        if plural == "endpointslices" {
+            let again = resource.strategy.warnings(&context, &object, Some(&object));
+            assert_eq!(again, Vec::<String>::new(), "only who makes one is told");
+        }
+    }
+}
+
+#[test]
+fn mount_options_are_for_what_is_mounted() {
+    let volume = |field: &str, source: Value| {
+        let annotations = json!({"volume.beta.kubernetes.io/mount-options": "ro"});
+        json!({"metadata": {"name": "a", "annotations": annotations},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], field: source}})
+    };
+    let refused = "metadata.annotations.volume.beta.kubernetes.io/mount-options: Forbidden: may not specify mount options for this volume type\n";
+    assert_eq!(
+        refusals("persistentvolumes", volume("hostPath", json!({"path": "/x"}))),
+        refused
+    );
+    assert_eq!(
+        refusals("persistentvolumes", volume("nfs", json!({"server": "s", "path": "/x"}))),
+        ""
+    );
+}
+
+#[test]
+fn nodes_are_not_selected_by_namespace() {
+    let error = |plural: &str| resource(plural).strategy.selector_error("metadata.namespace");
+    let text = "field label not supported: metadata.namespace";
+    assert_eq!(error("nodes").as_deref(), Some(text));
+    assert_eq!(error("services"), None);
+}
