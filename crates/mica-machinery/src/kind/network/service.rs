@@ -40,7 +40,10 @@ pub const SERVICE: Plain = Plain {
     selectable: &["spec.clusterIP", "spec.type"],
     creates_on_update: true,
     returns_deleted: true,
-    warnings: |_, new, old| rules::warnings(new, old),
+    warnings: |ctx, new, _| match ctx.subresource {
+        "status" => rules::status_warnings(new),
+        _ => rules::warnings(new),
+    },
     ..Plain::new("services", "io.k8s.api.core.v1.Service")
 };
 

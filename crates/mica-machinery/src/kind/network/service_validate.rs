@@ -415,7 +415,17 @@ pub fn validate_hostname(name: &str, path: &Path, errors: &mut ErrorList) {
     }
 }
 
-pub fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
+/// A write of `status` is told only of addresses in it.
+pub fn status_warnings(new: &Value) -> Vec<String> {
+    let path = Path::new("status").child("loadBalancer").child("ingress");
+    let ingresses = object::list(new, &["status", "loadBalancer", "ingress"]).iter();
+    let ips = ingresses.map(|ingress| object::string(ingress, &["ip"])).enumerate();
+    ips.filter(|(_, ip)| !ip.is_empty())
+        .flat_map(|(i, ip)| ip_warnings(&path.index(i), ip))
+        .collect()
+}
+
+pub fn warnings(new: &Value) -> Vec<String> {
     const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     let (mut warnings, path) = (Vec::new(), Path::new("spec"));
     let text = |field: &str| object::string(new, &["spec", field]);

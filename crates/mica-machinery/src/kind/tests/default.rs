@@ -261,6 +261,6 @@ fn external_services_have_no_internal_traffic() {
         let spec = json!({"type": r#type, "internalTrafficPolicy": "Local"});
         let (resource, mut service) = prepared("services", json!({"spec": spec}));
         resource.strategy.canonicalize(&mut service);
-        assert_eq!(service["spec"]["internalTrafficPolicy"], expected, "{type}", type = r#type);
+        assert_eq!(service["spec"]["internalTrafficPolicy"], expected, "{type}");
     }
 }

@@ -345,3 +345,21 @@ fn nodes_are_not_selected_by_namespace() {
     assert_eq!(error("nodes").as_deref(), Some(text));
     assert_eq!(error("services"), None);
 }
+
+#[test]
+fn a_write_of_a_services_status_is_told_only_of_its_addresses() {
+    let (resource, mut service) = prepared("services", json!({"spec": {"trafficDistribution": "PreferClose"}}));
+    object::set(
+        &mut service,
+        &["status", "loadBalancer", "ingress"],
+        json!([{"ip": "01.2.3.4"}]),
+    );
+    let context = context(resource, "status", &[]);
+    let warnings = resource.strategy.warnings(&context, &service, Some(&service));
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].starts_with("status.loadBalancer.ingress[0]: "),
+        "{}",
+        warnings[0]
+    );
+}
