@@ -50,6 +50,33 @@ fn definitions_are_named_after_plural_and_group() {
 }
 
 #[test]
+fn a_stem_of_a_definitions_name_is_asked_for_the_same() {
+    check(
+        "customresourcedefinitions",
+        definition(|body| body["metadata"]["generateName"] = json!("x")),
+        expect![[r#"
+            metadata.generateName: Invalid value: "x": must be spec.names.plural+"."+spec.group
+        "#]],
+    );
+}
+
+#[test]
+fn a_webhook_that_says_nothing_is_none() {
+    for (webhook, kept) in [
+        (json!({}), Value::Null),
+        (json!({"conversionReviewVersions": null}), Value::Null),
+        (
+            json!({"conversionReviewVersions": []}),
+            json!({"conversionReviewVersions": []}),
+        ),
+    ] {
+        let mut body = definition(|body| body["spec"]["conversion"] = json!({"strategy": "None", "webhook": webhook}));
+        resource("customresourcedefinitions").strategy.default(&mut body);
+        assert_eq!(body["spec"]["conversion"]["webhook"], kept);
+    }
+}
+
+#[test]
 fn definitions_have_one_storage_version_and_schemas() {
     check(
         "customresourcedefinitions",

@@ -36,6 +36,11 @@ impl Strategy for Definition {
             set_default(object, &["spec", "names", "listKind"], format!("{kind}List"));
         }
         set_default_pointer(object, &["spec", "conversion"], json!({"strategy": "None"}));
+        // Upstream's own form has no place for a webhook that says nothing.
+        let says = |field: &str| is_set(object, &["spec", "conversion", "webhook", field]);
+        if !says("clientConfig") && !says("conversionReviewVersions") {
+            object::remove(object, &["spec", "conversion", "webhook"]);
+        }
         if is_set(object, &["spec", "conversion", "webhook", "clientConfig", "service"]) {
             let at = ["spec", "conversion", "webhook", "clientConfig", "service", "port"];
             set_default_pointer(object, &at, 443);

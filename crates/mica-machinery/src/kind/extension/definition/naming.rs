@@ -19,11 +19,20 @@ pub(super) fn validate_name(object: &Value) -> ErrorList {
         object::string(object, &["spec", "names", "plural"]),
         object::string(object, &["spec", "group"])
     );
+    let must = || "must be spec.names.plural+\".\"+spec.group".to_owned();
+    let metadata = Path::new("metadata");
+    let mut errors = ErrorList::new();
+    // Upstream asks the same of what a name would be made from, although there is one.
+    let stem = object::string(object, &["metadata", "generateName"]);
+    if !stem.is_empty() && stem != wanted {
+        errors.push(Error::invalid(&metadata.child("generateName"), stem, must()));
+    }
     let mut texts = names::name_is_dns_subdomain(name, NameUse::Name);
     if name != wanted {
-        texts.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+        texts.push(must());
     }
-    invalid_each(&Path::new("metadata").child("name"), name, texts).collect()
+    errors.extend(invalid_each(&metadata.child("name"), name, texts));
+    errors
 }
 
 pub(super) fn validate_names(object: &Value, at: &[&str; 2]) -> ErrorList {
