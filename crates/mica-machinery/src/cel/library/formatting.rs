@@ -3,6 +3,7 @@
 use super::{EvalError, Host, Outcome, convert, time};
 use crate::cel::types::Type;
 use crate::cel::value::{Map, Val};
+use crate::field::quote;
 
 /// Digits after the point where none are asked for.
 const DEFAULT_PRECISION: usize = 6;
@@ -25,13 +26,13 @@ pub fn format<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
             rest = after;
             continue;
         }
+        if rest.is_empty() {
+            return Err(EvalError::failed("unexpected end of string"));
+        }
         let arg = match list.get(index) {
             Some(arg) => arg?,
             None => return Err(EvalError::failed(format!("index {index} out of range"))),
         };
-        if rest.is_empty() {
-            return Err(EvalError::failed("unexpected end of string"));
-        }
         let (clause, after) =
             Clause::parse(rest).map_err(|e| EvalError::failed(format!("could not parse formatting clause: {e}")))?;
         clause.write(host, &mut out, &arg)?;
@@ -81,7 +82,10 @@ impl Clause {
             (_, Type::Dyn | Type::Error | Type::Param(_)) => true,
             ('s', Type::Struct(_) | Type::Opaque(..)) => false,
             ('s', _) | ('d' | 'b' | 'o' | 'x' | 'X', Type::Int | Type::Uint) => true,
-            ('f' | 'e', Type::Double) | ('b', Type::Bool) | ('x' | 'X', Type::String | Type::Bytes) => true,
+            // Of texts only some are good, which is not known yet.
+            ('f' | 'e', Type::Double | Type::String) | ('b', Type::Bool) | ('x' | 'X', Type::String | Type::Bytes) => {
+                true
+            }
             _ => false,
         }
     }
@@ -117,6 +121,8 @@ impl Clause {
             return Ok(());
         }
         if kind == 'f' {
+            // Zero has no sign there.
+            let value = if value == 0.0 { 0.0 } else { value };
             out.push_str(&grouped(&format!("{value:.precision$}")));
             return Ok(());
         }
@@ -176,12 +182,12 @@ pub fn check(template: &str, types: &[&Type]) -> Result<(), (Option<usize>, Stri
             rest = after;
             continue;
         }
-        let of = types
-            .get(index)
-            .ok_or_else(|| (None, format!("index {index} out of range")))?;
         if rest.is_empty() {
             return Err((None, "unexpected end of string".to_owned()));
         }
+        let of = types
+            .get(index)
+            .ok_or_else(|| (None, format!("index {index} out of range")))?;
         let (clause, after) =
             Clause::parse(rest).map_err(|e| (None, format!("could not parse formatting clause: {e}")))?;
         if !clause.accepts(of) {
@@ -271,7 +277,7 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
         Val::Int(value) => out.push_str(&value.to_string()),
         Val::Uint(value) => out.push_str(&value.to_string()),
         Val::Double(value) => out.push_str(&convert::format_double(*value)),
-        Val::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+        Val::Bytes(bytes) => out.push_str(text_of(bytes)?),
         Val::Null => out.push_str("null"),
         Val::Type(of) => out.push_str(of.runtime_name()),
         Val::Duration(nanos) => out.push_str(&time::format_duration(*nanos)),
@@ -284,17 +290,21 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
     Ok(())
 }
 
+/// Bytes as text, if they are that.
+fn text_of(bytes: &[u8]) -> Result<&str, EvalError> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| EvalError::failed("error during formatting: could not convert argument to string"))
+}
+
 fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {
     match arg {
         Val::String(text) => {
             host.work(1 + text.len() as u64 / 4)?;
-            out.push('"');
-            out.push_str(text);
-            out.push('"');
+            out.push_str(&quote(text));
             Ok(())
         }
         Val::Bytes(bytes) => {
-            out.push_str(&format!("b\"{}\"", String::from_utf8_lossy(bytes)));
+            out.push_str(&format!("b{}", quote(text_of(bytes)?)));
             host.work(1)
         }
         Val::Duration(nanos) => {
@@ -305,6 +315,15 @@ fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
             out.push_str(&format!("timestamp(\"{instant}\")"));
             Ok(())
         }
+        // Within others, a number is written as a literal: with a point, and quoted where there is no literal for it.
+        Val::Double(value) => {
+            out.push_str(&match *value {
+                value if value.is_nan() => "\"NaN\"".to_owned(),
+                value if value.is_infinite() => format!("\"{}Inf\"", if value > 0.0 { '+' } else { '-' }),
+                value => format!("{value:.DEFAULT_PRECISION$}"),
+            });
+            Ok(())
+        }
         other => write_string(host, out, other),
     }
 }
@@ -312,23 +331,27 @@ fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
 fn write_map(host: &mut Host<'_>, out: &mut String, map: &Map<'_>) -> Result<(), EvalError> {
     let mut entries = Vec::new();
     for key in map.keys() {
-        let mut name = String::new();
-        write_string(host, &mut name, &key)?;
-        let mut text = String::new();
-        write_quoted(host, &mut text, &key)?;
-        text.push(':');
+        if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
+            let name = key.type_of().runtime_name().to_owned();
+            return Err(EvalError::failed(format!(
+                "error during formatting: no formatting function for map key of type {name}"
+            )));
+        }
+        let (mut name, mut text) = (String::new(), String::new());
+        write_quoted(host, &mut name, &key)?;
         if let Some(value) = map.find(&key)? {
             write_quoted(host, &mut text, &value)?;
         }
         entries.push((name, text));
     }
-    entries.sort();
+    // By what keys look like, quotes included.
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
     out.push('{');
-    for (i, (_, text)) in entries.iter().enumerate() {
+    for (i, (name, text)) in entries.iter().enumerate() {
         if i > 0 {
             out.push_str(", ");
         }
-        out.push_str(text);
+        out.push_str(&format!("{name}:{text}"));
     }
     out.push('}');
     Ok(())

@@ -135,3 +135,35 @@ fn programs_say_which_variables_they_use() {
             .uses("oldSelf")
     );
 }
+
+#[test]
+fn lists_and_maps_are_formatted_as_literals() {
+    for (formatted, expected) in [
+        ("'%s'.format([[1.5]])", "[1.500000]"),
+        ("'%s'.format([{'a': 2.0}])", r#"{"a":2.000000}"#),
+        (
+            "'%s'.format([[0.0/0.0, 1.0/0.0, -1.0/0.0]])",
+            r#"["NaN", "+Inf", "-Inf"]"#,
+        ),
+        (
+            r#"'%s'.format([['a"b', 'a\\b', 'a\nb', '\u200b']])"#,
+            r#"["a\"b", "a\\b", "a\nb", "\u200b"]"#,
+        ),
+        ("'%s'.format([[b'ab']])", r#"[b"ab"]"#),
+        ("'%s'.format([{1: 1, 'a': 2, true: 3}])", r#"{"a":2, 1:1, true:3}"#),
+        ("'%f %e'.format(['NaN', '-Infinity'])", "NaN -∞"),
+        ("'%f'.format([-0.0])", "0.000000"),
+    ] {
+        let literal = expected.replace('\\', r"\\").replace('"', r#"\""#);
+        let same = eval(&format!(r#"{formatted} == "{literal}""#)).0;
+        assert_eq!(same.as_deref(), Ok("true"), "{formatted}");
+    }
+    for refused in [
+        "'%s'.format([{1.5: 1}])",
+        r"'%s'.format([b'\xff'])",
+        "'%f'.format(['1'])",
+    ] {
+        let why = eval(refused).0.expect_err(refused);
+        assert!(why.contains("error during formatting"), "{refused}: {why}");
+    }
+}
