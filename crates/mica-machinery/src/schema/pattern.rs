@@ -249,10 +249,8 @@ impl<'p> Translator<'p> {
                 };
                 self.at += length;
                 let class = &self.source[start..self.at];
-                if Regex::new(class).is_err() {
-                    return Err(go_error("invalid character class range", class));
-                }
-                Ok(class.to_owned())
+                let name = class[2..].trim_start_matches('{').trim_end_matches('}');
+                unicode_class(c, name).ok_or_else(|| go_error("invalid character class range", class))
             }
             'x' => {
                 let rest = self.rest();
@@ -321,24 +319,16 @@ impl<'p> Translator<'p> {
             self.last = Last::Nothing;
             return Ok(());
         }
-        let length = rest[2..]
-            .find(|c: char| !matches!(c, 'i' | 'm' | 's' | 'U' | '-'))
-            .map(|at| at + 2);
-        match length.map(|length| (length, &rest[length..])) {
-            Some((length, after)) if after.starts_with(':') => {
-                self.at += length + 1;
-                self.out.push_str(&rest[..=length]);
+        let (flags, end) =
+            flags(rest).map_err(|shown| go_error("invalid or unsupported Perl syntax", &rest[..shown]))?;
+        self.at += end + 1;
+        if rest[end..].starts_with(':') {
+            self.out.push_str(&format!("(?{flags}:"));
+        } else {
+            self.open.pop();
+            if !flags.is_empty() {
+                self.out.push_str(&format!("(?{flags})"));
             }
-            Some((length, after)) if after.starts_with(')') && length > 2 => {
-                self.open.pop();
-                self.at += length + 1;
-                self.out.push_str(&rest[..=length]);
-            }
-            Some((length, after)) => {
-                let shown = length + after.chars().next().map_or(0, char::len_utf8);
-                return Err(go_error("invalid or unsupported Perl syntax", &rest[..shown]));
-            }
-            None => return Err(go_error("invalid or unsupported Perl syntax", rest)),
         }
         self.last = Last::Nothing;
         Ok(())
@@ -479,6 +469,49 @@ fn count(text: &str) -> Option<(u32, Option<Option<u32>>, usize)> {
     Some((min, max, end + 2))
 }
 
+/// The flags of a group that begins with `(?`, each said once, and where the `:` or `)` behind them is. If that is no
+/// group of Go's, how much of it is to blame.
+fn flags(group: &str) -> Result<(String, usize), usize> {
+    let (mut on, mut off) = (String::new(), String::new());
+    let (mut negated, mut said) = (false, false);
+    for (at, c) in group.char_indices().skip(2) {
+        match c {
+            'i' | 'm' | 's' | 'U' => {
+                said = true;
+                on.retain(|flag| flag != c);
+                off.retain(|flag| flag != c);
+                if negated { &mut off } else { &mut on }.push(c);
+            }
+            '-' if !negated => (negated, said) = (true, false),
+            ':' | ')' if !negated || said => {
+                let minus = if off.is_empty() { "" } else { "-" };
+                return Ok((format!("{on}{minus}{off}"), at));
+            }
+            _ => return Err(at + c.len_utf8()),
+        }
+    }
+    Err(group.len())
+}
+
+/// A class by a Unicode category or script, which are all that Go knows: our engine also knows properties.
+fn unicode_class(escape: char, name: &str) -> Option<String> {
+    let (negated, name) = name.strip_prefix('^').map_or((false, name), |name| (true, name));
+    let p = if (escape == 'P') == negated { 'p' } else { 'P' };
+    let plain: String = name.chars().filter(|c| !" _-".contains(*c)).collect();
+    let plain = plain.to_lowercase();
+    // Text has no surrogates.
+    if plain == "cs" || plain == "surrogate" {
+        let (none, all) = (r"[^\x00-\x{10FFFF}]", r"[\x00-\x{10FFFF}]");
+        return Some(if p == 'p' { none } else { all }.to_owned());
+    }
+    // Our engine takes what follows an "is" for the name.
+    if plain.starts_with("is") || !plain.chars().all(char::is_alphanumeric) {
+        return None;
+    }
+    let of = |table: &str| format!(r"\{p}{{{table}={name}}}");
+    ["gc", "sc"].map(of).into_iter().find(|class| Regex::new(class).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -509,6 +542,13 @@ mod tests {
         check(r"^\<a\>$", &["<a>"], &["a"]);
         check(r"^[^\s]+$", &["ab"], &["a b"]);
         check(r"^(?i)abc$", &["ABC"], &["abd"]);
+        check(r"^(?)a(?i-i)b(?ii)c$", &["abC"], &["aBc"]);
+        check(
+            r"^\pL\p{^L}\P{^Greek}[\p{Lu}\p{Cs}]\P{Cs}$",
+            &["a1αAb"],
+            &["aaαAb", "a1aAb"],
+        );
+        check(r"^\p{Letter}\p{any}$", &["ab"], &["1b"]);
         check(r"^(?:a|b)?c$", &["ac", "c"], &["dc"]);
         check(r"^(a{10}b?){0}(a{2}){500}(c{3}){3}$", &[], &["a"]);
         check(r"^[-a]$", &["-", "a"], &["b"]);
@@ -544,6 +584,31 @@ mod tests {
             error("(?=a)"),
             "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"
         );
+        for name in [
+            "Alphabetic",
+            "White_Space",
+            "Emoji",
+            "IsGreek",
+            "sc=Greek",
+            "gc=Lu",
+            "No such",
+            "",
+        ] {
+            let class = format!(r"\p{{{name}}}");
+            assert_eq!(
+                error(&class),
+                format!("error parsing regexp: invalid character class range: `{class}`")
+            );
+        }
+        for (group, shown) in [
+            ("(?i-)a", "(?i-)"),
+            ("(?-)a", "(?-)"),
+            ("(?i--s)", "(?i--"),
+            ("(?i", "(?i"),
+        ] {
+            let expected = format!("error parsing regexp: invalid or unsupported Perl syntax: `{shown}`");
+            assert_eq!(error(group), expected, "{group}");
+        }
         assert_eq!(error(r"\xaé"), r"error parsing regexp: invalid escape sequence: `\xaé`");
         assert_eq!(error("a{1001}"), "error parsing regexp: invalid repeat count: `{1001}`");
         for (nested, shown) in [
