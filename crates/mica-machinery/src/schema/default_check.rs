@@ -144,7 +144,7 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, schema: &Value, default: &Value, is_resource: bool, around: &Around<'_>, path: &Path) {
-        let mut reader = Reader::default();
+        let mut reader = Reader::for_defaults();
         let place = if is_resource {
             Place::ResourceRoot
         } else {

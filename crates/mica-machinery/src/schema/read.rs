@@ -23,6 +23,16 @@ pub(crate) struct Reader<'s> {
     pub(crate) rules: Vec<(&'s Value, Place)>,
     /// Places that were read, by what their schemas say.
     alike: HashMap<Vec<u8>, Arc<Node>>,
+    either: Either,
+}
+
+/// What an int-or-string is held to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Either {
+    #[default]
+    ItsTypes,
+    /// Defaults: upstream forgets the types when it looks at those.
+    Nothing,
 }
 
 /// Whether rules of a schema are run: those under junctors other than the structure's own are not.
@@ -33,6 +43,14 @@ enum Side {
 }
 
 impl<'s> Reader<'s> {
+    /// A reader of schemas that defaults are judged by.
+    pub(crate) fn for_defaults() -> Self {
+        Self {
+            either: Either::Nothing,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn read(&mut self, schema: &'s Value, place: Place) -> Node {
         self.node(schema, place, Side::Structure)
     }
@@ -63,6 +81,7 @@ impl<'s> Reader<'s> {
             int_or_string: flag("x-kubernetes-int-or-string"),
         };
         let types = match Type::parse(text("type")) {
+            _ if flags.int_or_string && self.either == Either::Nothing => Types::Any,
             _ if flags.int_or_string => Types::IntOrString,
             Some(ty) => Types::One(ty),
             None => Types::Any,

@@ -165,6 +165,9 @@ fn defaults_must_be_acceptable_values() {
         json!({"type": "string", "default": 5}),
         r#"f.default: Invalid value: "integer":  in body must be of type string: "integer""#,
     );
+    for default in [json!(1.5), json!(true), json!("x")] {
+        check_f(json!({"x-kubernetes-int-or-string": true, "default": default}), "");
+    }
     check_f(
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"a": "x", "zz": 1}}),
         r#"f.default: Invalid value: {"a":"x","zz":1}: must not have unknown fields"#,
