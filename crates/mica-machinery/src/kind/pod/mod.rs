@@ -25,6 +25,6 @@ pub use default::default_template;
 pub use strategy::Pod;
 pub use validate::validate_template;
 pub use warn::template_warnings;
-pub(super) use warn::{expression_warnings, fraction_warning, old_label};
+pub(super) use warn::{expression_warnings, fraction_warning, old_label, old_source};
 
 pub(super) use place::{validate_effect, validate_tolerations};

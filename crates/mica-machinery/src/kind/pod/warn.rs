@@ -86,6 +86,12 @@ const LABELS: [(&str, &str); 8] = [
     ),
 ];
 
+/// What a kind of volume is called, and what is said of it, if it has gone.
+pub fn old_source(field: &str) -> Option<(&'static str, &'static str)> {
+    let known = GONE.iter().find(|(source, _, _)| *source == field);
+    known.map(|(_, shown, text)| (*shown, *text))
+}
+
 /// What is said of a node's label that has gone or has a new name.
 pub fn old_label(key: &str) -> Option<&'static str> {
     LABELS.iter().find(|(label, _)| *label == key).map(|(_, text)| *text)

@@ -11,7 +11,7 @@ use crate::kind::column::age;
 use crate::kind::core::resource::{quantity, round_up};
 use crate::kind::plain::{Plain, Status};
 use crate::kind::pod::affinity::validate_node_selector;
-use crate::kind::pod::expression_warnings;
+use crate::kind::pod::{expression_warnings, old_source};
 use crate::kind::{MetadataCheck, WriteContext, diff};
 use crate::object;
 use crate::time::now_text;
@@ -52,26 +52,14 @@ const OLD_ANNOTATIONS: [(&str, &str); 2] = [
         r#"deprecated since v1.31; use "mountOptions" attribute instead"#,
     ),
 ];
-/// Sources that went: field, what it is called, and what is said of it.
-const GONE: [(&str, &str, &str); 6] = [
-    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    (
-        "photonPersistentDisk",
-        "photonPersistentDisk",
-        "deprecated in v1.11, non-functional in v1.16+",
-    ),
-    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    (
-        "storageos",
-        "storageOS",
-        "deprecated in v1.22, non-functional in v1.25+",
-    ),
-    (
-        "glusterfs",
-        "glusterfs",
-        "deprecated in v1.25, non-functional in v1.26+",
-    ),
-    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+/// Sources that went, of which volumes are warned as pods are.
+const GONE: [&str; 6] = [
+    "cephfs",
+    "photonPersistentDisk",
+    "scaleIO",
+    "storageos",
+    "glusterfs",
+    "rbd",
 ];
 /// Sources that are mounted with options.
 const MOUNTED: [&str; 13] = [
@@ -107,10 +95,9 @@ fn warnings(volume: &Value) -> Vec<String> {
         let path = spec.child("nodeAffinity").child("required").child("nodeSelectorTerms");
         warnings.extend(expression_warnings(term, &path.index(i)));
     }
-    for (field, shown, text) in GONE {
-        if is_set(volume, &["spec", field]) {
-            warnings.push(format!("{}: {text}", spec.child(shown)));
-        }
+    let gone = GONE.iter().filter(|field| is_set(volume, &["spec", field]));
+    for (shown, text) in gone.filter_map(|field| old_source(field)) {
+        warnings.push(format!("{}: {text}", spec.child(shown)));
     }
     warnings
 }
