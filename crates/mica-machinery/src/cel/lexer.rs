@@ -1,7 +1,7 @@
 //! Tokens of the expression language, by CEL's lexical grammar: the longest match wins, comments and blanks are dropped.
 
-/// What a token is. `Display` of an expected token in error texts is `Token::shown`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a token is, in the order in which errors list what was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Token {
     Equals,
     NotEquals,
@@ -41,6 +41,89 @@ pub enum Token {
     End,
 }
 
+impl Token {
+    pub const ALL: [Self; 36] = [
+        Self::Equals,
+        Self::NotEquals,
+        Self::In,
+        Self::Less,
+        Self::LessEquals,
+        Self::GreaterEquals,
+        Self::Greater,
+        Self::And,
+        Self::Or,
+        Self::LeftBracket,
+        Self::RightBracket,
+        Self::LeftBrace,
+        Self::RightBrace,
+        Self::LeftParen,
+        Self::RightParen,
+        Self::Dot,
+        Self::Comma,
+        Self::Minus,
+        Self::Exclam,
+        Self::Question,
+        Self::Colon,
+        Self::Plus,
+        Self::Star,
+        Self::Slash,
+        Self::Percent,
+        Self::True,
+        Self::False,
+        Self::Null,
+        Self::Float,
+        Self::Int,
+        Self::Uint,
+        Self::String,
+        Self::Bytes,
+        Self::Ident,
+        Self::EscapedIdent,
+        Self::End,
+    ];
+
+    /// What errors call it.
+    pub fn shown(self) -> &'static str {
+        match self {
+            Self::Equals => "'=='",
+            Self::NotEquals => "'!='",
+            Self::In => "'in'",
+            Self::Less => "'<'",
+            Self::LessEquals => "'<='",
+            Self::GreaterEquals => "'>='",
+            Self::Greater => "'>'",
+            Self::And => "'&&'",
+            Self::Or => "'||'",
+            Self::LeftBracket => "'['",
+            Self::RightBracket => "']'",
+            Self::LeftBrace => "'{'",
+            Self::RightBrace => "'}'",
+            Self::LeftParen => "'('",
+            Self::RightParen => "')'",
+            Self::Dot => "'.'",
+            Self::Comma => "','",
+            Self::Minus => "'-'",
+            Self::Exclam => "'!'",
+            Self::Question => "'?'",
+            Self::Colon => "':'",
+            Self::Plus => "'+'",
+            Self::Star => "'*'",
+            Self::Slash => "'/'",
+            Self::Percent => "'%'",
+            Self::True => "'true'",
+            Self::False => "'false'",
+            Self::Null => "'null'",
+            Self::Float => "NUM_FLOAT",
+            Self::Int => "NUM_INT",
+            Self::Uint => "NUM_UINT",
+            Self::String => "STRING",
+            Self::Bytes => "BYTES",
+            Self::Ident => "IDENTIFIER",
+            Self::EscapedIdent => "ESC_IDENTIFIER",
+            Self::End => "<EOF>",
+        }
+    }
+}
+
 /// A token and the characters it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lexeme {
@@ -49,8 +132,14 @@ pub struct Lexeme {
     pub end: usize,
 }
 
-/// Splits `chars` into tokens, `End` last; what is no token is reported as `(offset, text)` and skipped.
-pub fn lex(chars: &[char]) -> (Vec<Lexeme>, Vec<(usize, String)>) {
+/// The tokens of a text, `End` last, and where characters are that are no token: `(offset, length)`.
+#[derive(Debug)]
+pub struct Lexed {
+    pub lexemes: Vec<Lexeme>,
+    pub unknown: Vec<(usize, usize)>,
+}
+
+pub fn lex(chars: &[char]) -> Lexed {
     let mut lexemes = Vec::new();
     let mut unknown = Vec::new();
     let mut at = 0;
@@ -71,7 +160,7 @@ pub fn lex(chars: &[char]) -> (Vec<Lexeme>, Vec<(usize, String)>) {
                 at += length;
             }
             Err(length) => {
-                unknown.push((at, chars[at..at + length].iter().collect()));
+                unknown.push((at, length));
                 at += length;
             }
         }
@@ -81,7 +170,7 @@ pub fn lex(chars: &[char]) -> (Vec<Lexeme>, Vec<(usize, String)>) {
         start: chars.len(),
         end: chars.len(),
     });
-    (lexemes, unknown)
+    Lexed { lexemes, unknown }
 }
 
 fn blank_length(rest: &[char]) -> usize {

@@ -3,8 +3,7 @@
 //! Only upstream's set: `cel.bind` is not in it. Nodes made here carry the position of the call's parenthesis.
 
 use super::ast::{ACCUMULATOR, Call, Expr, Fold, Id, Kind, List, Literal, Positions, Select, op};
-use super::parser::{Parser, global};
-use super::source::Issue;
+use super::parser::{Visitor, global};
 
 const OVERWRITES: &str = "iteration variable overwrites accumulator variable";
 const NOT_SIMPLE: &str = "argument must be a simple name";
@@ -20,7 +19,7 @@ const MAX_NODES: usize = 250_000;
 const SORT_INPUT: &str = "@__sortBy_input__";
 
 /// A call of `name(args)`, expanded if it is a macro.
-pub(super) fn global_call(parser: &mut Parser<'_>, id: Id, name: String, mut args: Vec<Expr>) -> Expr {
+pub(super) fn global_call(visitor: &mut Visitor<'_>, id: Id, name: String, mut args: Vec<Expr>) -> Expr {
     if name != "has" || args.len() != 1 {
         return Expr {
             id,
@@ -43,12 +42,12 @@ pub(super) fn global_call(parser: &mut Parser<'_>, id: Id, name: String, mut arg
                 kind: Kind::Select(Box::new(select)),
             }
         }
-        _ => failed(parser, id, arg.id, "invalid argument to has() macro"),
+        _ => visitor.refuse(arg.id, "invalid argument to has() macro"),
     }
 }
 
 /// A call of `target.name(args)`, expanded if it is a macro.
-pub(super) fn member_call(parser: &mut Parser<'_>, id: Id, name: String, target: Expr, args: Vec<Expr>) -> Expr {
+pub(super) fn member_call(visitor: &mut Visitor<'_>, id: Id, name: String, target: Expr, args: Vec<Expr>) -> Expr {
     let expand: Expand = match (name.as_str(), args.len()) {
         ("all" | "exists" | "exists_one", 2) => quantifier,
         ("all" | "exists" | "exists_one" | "existsOne", 3) => quantifier,
@@ -68,28 +67,16 @@ pub(super) fn member_call(parser: &mut Parser<'_>, id: Id, name: String, target:
         }
     };
     let mut maker = Maker {
-        positions: &mut parser.positions,
+        positions: &mut visitor.positions,
         at: id,
     };
     match expand(&mut maker, &name, target, args) {
         Ok(expr) => expr,
-        Err((at, message)) => failed(parser, id, at, message),
+        Err((at, message)) => visitor.refuse(at, message),
     }
 }
 
 type Expand = fn(&mut Maker<'_>, &str, Expr, Vec<Expr>) -> Result<Expr, (Id, String)>;
-
-fn failed(parser: &mut Parser<'_>, id: Id, at: Id, message: impl Into<String>) -> Expr {
-    let offset = parser.positions.of(at);
-    parser.issues.push(Issue {
-        offset,
-        message: message.into(),
-    });
-    Expr {
-        id,
-        kind: Kind::Literal(Literal::Null),
-    }
-}
 
 /// Makes nodes at the position of the macro call.
 struct Maker<'p> {

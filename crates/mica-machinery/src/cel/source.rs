@@ -11,11 +11,23 @@ const MAX_ERRORS: usize = 100;
 /// A line longer than this (in bytes) is not repeated below its error.
 const MAX_SNIPPET: usize = 16384;
 
-/// One error: where, and what. `offset` is in characters; -1 is nowhere.
+/// The offset of what stands nowhere in the text. Errors about a part that is missing are at -1, which is before it.
+const NOWHERE: i32 = i32::MIN;
+
+/// One error: where, in characters, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
     pub offset: i32,
     pub message: String,
+}
+
+impl Issue {
+    pub fn nowhere(message: impl Into<String>) -> Self {
+        Self {
+            offset: NOWHERE,
+            message: message.into(),
+        }
+    }
 }
 
 /// Everything wrong with one expression.
@@ -88,7 +100,7 @@ fn write_snippet(f: &mut fmt::Formatter<'_>, text: &str, column: i64) -> fmt::Re
 
 /// Line from 1 and column from 0; an offset that is nowhere is line -1.
 fn locate(lines: &[&str], offset: i32) -> (i64, i64) {
-    if offset < 0 {
+    if offset == NOWHERE {
         return (-1, -1);
     }
     // Nothing to point at in an empty expression.

@@ -32,6 +32,27 @@ fn run(expression: &str) -> Option<Result<String, EvalError>> {
 }
 
 #[test]
+fn long_text_that_breaks_at_its_end_is_refused() {
+    for piece in [
+        "a+",
+        "a.",
+        "-1+",
+        "- - ",
+        "!",
+        "a||",
+        "a.b.c == -1 && ",
+        "x y ",
+        "-1-1 ",
+        "{a:1,",
+        "a.b.c{d:1}.",
+    ] {
+        let text = piece.repeat(30_000 / piece.len());
+        let errors = parser::parse(&text).expect_err(piece);
+        assert!(!errors.issues().is_empty(), "{piece}");
+    }
+}
+
+#[test]
 fn what_doubles_at_every_step_ends() {
     let nest = |first: &str, step: &str, last: &str, depth: usize| {
         let bind = |inner: String, _| format!("[{inner}].map(v, {step})[0]");
