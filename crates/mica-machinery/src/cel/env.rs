@@ -8,7 +8,7 @@ use super::decl::{DeclType, Place};
 use super::functions::{self, Function};
 use super::schema::Schema;
 use super::source::CompileErrors;
-use super::types::Type;
+use super::types::{OPTIONAL, Type};
 use super::{cost, escape, eval, parser, plan};
 
 /// Brackets within brackets that any stack can hold the parsing of.
@@ -138,7 +138,13 @@ impl Env {
         if let Some(of) = self.variables.get(name) {
             return Some(of.clone());
         }
-        self.type_named(name).map(Type::type_of)
+        let named = self.type_named(name).or(match name {
+            // What declarations call them: the checker takes these names where there are any, and no program can be made of it.
+            "duration" if !self.declared.is_empty() => Some(Type::Duration),
+            "timestamp" if !self.declared.is_empty() => Some(Type::Timestamp),
+            _ => None,
+        });
+        named.map(Type::type_of)
     }
 
     /// The type that a name denotes.
@@ -153,18 +159,23 @@ impl Env {
             "null_type" => Type::Null,
             "google.protobuf.Duration" => Type::Duration,
             "google.protobuf.Timestamp" => Type::Timestamp,
-            "list" => Type::list(Type::Dyn),
-            "map" => Type::map(Type::Dyn, Type::Dyn),
+            "list" => Type::list(Type::Param("A".into())),
+            "map" => Type::map(Type::Param("A".into()), Type::Param("B".into())),
             "type" => Type::Type(None),
-            "optional_type" => Type::optional(Type::Dyn),
+            OPTIONAL => Type::Opaque(OPTIONAL.into(), Arc::new([])),
             "net.IP" | "net.CIDR" => Type::parse(name)?,
-            _ if self.objects.contains_key(name) || self.is_mutation_type(name) => Type::object(name),
+            _ if self.has_fields(name) => Type::object(name),
             _ => return None,
         })
     }
 
     fn is_mutation_type(&self, name: &str) -> bool {
         self.mutation && (name == "JSONPatch" || name == "Object" || name.starts_with("Object."))
+    }
+
+    /// Whether anything is known of the fields of a type.
+    pub(super) fn has_fields(&self, object: &str) -> bool {
+        self.objects.contains_key(object) || self.is_mutation_type(object)
     }
 
     pub(super) fn field_type(&self, object: &str, field: &str) -> Option<Type> {

@@ -147,7 +147,11 @@ impl Checker<'_> {
         let result = match target {
             Type::Map(_, value) => (**value).clone(),
             Type::Struct(name) => self.env.field_type(name, field).unwrap_or_else(|| {
-                self.report(id, format!("undefined field '{field}'"));
+                let message = match self.env.has_fields(name) {
+                    true => format!("undefined field '{field}'"),
+                    false => format!("unexpected failed resolution of '{name}'"),
+                };
+                self.report(id, message);
                 Type::Error
             }),
             Type::Param(_) => {
