@@ -60,7 +60,7 @@ impl<'t> Parser<'t> {
             self.at += 2;
             self.steps.push(Step::Recursive);
             if self.rest().starts_with(|c: char| c == '_' || c.is_alphanumeric()) {
-                self.field();
+                self.field()?;
             }
             return Ok(true);
         }
@@ -75,7 +75,7 @@ impl<'t> Parser<'t> {
             '"' | '\'' => self.quote(c)?,
             '.' => {
                 self.at += 1;
-                self.field();
+                self.field()?;
             }
             '+' | '-' => self.number()?,
             c if c.is_numeric() => self.number()?,
@@ -91,16 +91,17 @@ impl<'t> Parser<'t> {
     }
 
     /// A field's name, up to what ends it; a backslash takes the next character as it is.
-    fn field(&mut self) {
+    fn field(&mut self) -> Result<(), ParseError> {
         let mut name = String::new();
         let mut chars = self.rest().chars();
         while let Some(c) = chars.next() {
             if c == '\\' {
-                self.at += 1;
-                if let Some(next) = chars.next() {
-                    self.at += next.len_utf8();
-                    name.push(next);
-                }
+                // The last one takes the brace that is put behind the text.
+                let Some(next) = chars.next() else {
+                    return fail("unclosed action");
+                };
+                self.at += 1 + next.len_utf8();
+                name.push(next);
             } else if is_end(c) {
                 break;
             } else {
@@ -113,6 +114,7 @@ impl<'t> Parser<'t> {
         } else {
             Step::Field(name.replace('\\', ""))
         });
+        Ok(())
     }
 
     fn identifier(&mut self) {
