@@ -144,8 +144,9 @@ func (tb *table) printField(out *bufio.Writer, t reflect.Type, f reflect.StructF
 	m := tb.markers.field(t, f.Name)
 	// F: JSON name, Go name, embedding path, protobuf number, shape, Go types, flags (p: pointer, e: omitempty,
 	// z: omitzero, o: optional, a: atomic map or struct), list, patch strategy, patch key, default,
-	// OpenAPI's flags (r: required, l: prints the list type, m: prints the map type, c: prints it as granular),
-	// values of the enumeration that the field or its elements hold.
+	// OpenAPI's flags (r: required, l: prints the list type, m: prints the map type, c: prints it as granular,
+	// b: a blank line after the text, for each), values of the enumeration that the field or its elements hold, and what
+	// they mean.
 	flags := ""
 	if f.Type.Kind() == reflect.Pointer {
 		flags += "p"
@@ -165,7 +166,11 @@ func (tb *table) printField(out *bufio.Writer, t reflect.Type, f reflect.StructF
 	columns := []string{
 		name, f.Name, embedded, protobufNumber(f), shape(f.Type), goTypes(f.Type), flags, m.list(),
 		strings.ReplaceAll(f.Tag.Get("patchStrategy"), ",", "+"), f.Tag.Get("patchMergeKey"), m.defaultJSON,
-		m.openAPI(f), strings.Join(tb.markers.enumeration(f.Type), "|"),
+		m.openAPI(f),
+	}
+	if values := tb.markers.enumeration(f.Type); len(values) > 0 {
+		columns[len(columns)-1] += strings.Repeat("b", m.blankLines)
+		columns = append(columns, enumerationColumns(values)...)
 	}
 	// Trailing empty columns say nothing.
 	fmt.Fprintf(out, "F\t%s\n", strings.TrimRight(strings.Join(columns, "\t"), "\t"))

@@ -7,9 +7,7 @@ import (
 	"log"
 	"os/exec"
 	"reflect"
-	"slices"
 	"sort"
-	"strconv"
 	"strings"
 )
 
@@ -25,6 +23,7 @@ type fieldMarkers struct {
 	openAPIOptional, openAPIRequired bool
 	mapType                          string
 	discriminator                    bool
+	blankLines                       int // between the text and what follows it
 }
 
 // openAPI writes what OpenAPI prints of a field beyond its type. It takes `+required` over `+optional` over omitempty,
@@ -71,7 +70,7 @@ type markers struct {
 	openAPIAtomic map[string]bool
 	unions        map[string]bool
 	enums         map[string]bool
-	values        map[string][]string // of typed string constants
+	values        map[string][]value // of typed string constants
 }
 
 func (m *markers) printedAtomic(t reflect.Type) bool { return m.openAPIAtomic[typeKey(t)] }
@@ -79,16 +78,14 @@ func (m *markers) printedAtomic(t reflect.Type) bool { return m.openAPIAtomic[ty
 func (m *markers) union(t reflect.Type) bool { return m.unions[typeKey(t)] }
 
 // enumeration lists the values of t, or of what t points at or holds, if it is marked as an enumeration.
-func (m *markers) enumeration(t reflect.Type) []string {
+func (m *markers) enumeration(t reflect.Type) []value {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}
 	if !m.enums[typeKey(t)] {
 		return nil
 	}
-	values := slices.Clone(m.values[typeKey(t)])
-	slices.Sort(values)
-	return slices.Compact(values)
+	return distinct(m.values[typeKey(t)])
 }
 
 func typeKey(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
@@ -117,12 +114,7 @@ func readMarkers(packages map[string]bool) *markers {
 	}
 	m := &markers{
 		fields: map[string]fieldMarkers{}, atomic: map[string]bool{}, consts: map[string]string{},
-		openAPIAtomic: map[string]bool{}, unions: map[string]bool{}, enums: map[string]bool{}, values: map[string][]string{},
-	}
-	type source struct {
-		path string
-		file *ast.File
-		set  *token.FileSet
+		openAPIAtomic: map[string]bool{}, unions: map[string]bool{}, enums: map[string]bool{}, values: map[string][]value{},
 	}
 	var sources []source
 	for line := range strings.Lines(string(listing)) {
@@ -139,8 +131,14 @@ func readMarkers(packages map[string]bool) *markers {
 			}
 		}
 	}
+	constants := collectConstants(sources)
 	for _, s := range sources {
 		m.readTypes(s.path, s.file, s.set)
+	}
+	for name := range constants {
+		if found, ok := constants.resolve(name); ok {
+			m.values[found.typ] = append(m.values[found.typ], found.value)
+		}
 	}
 	return m
 }
@@ -157,21 +155,10 @@ func (m *markers) readConsts(path string, file *ast.File) {
 				if i < len(value.Values) {
 					if literal, ok := value.Values[i].(*ast.BasicLit); ok {
 						m.consts[path+"."+name.Name] = literal.Value
-						m.addValue(path, value.Type, literal.Value)
 					}
 				}
 			}
 		}
-	}
-}
-
-// addValue records a constant as one of its type's values.
-func (m *markers) addValue(path string, typ ast.Expr, literal string) {
-	named, ok := typ.(*ast.Ident)
-	text, err := strconv.Unquote(literal)
-	if ok && err == nil {
-		key := path + "." + named.Name
-		m.values[key] = append(m.values[key], text)
 	}
 }
 
@@ -234,6 +221,7 @@ func (m *markers) readFields(path, typ string, body *ast.StructType) {
 		for _, marker := range lines(field.Doc) {
 			m.readMarker(path, marker, &found)
 		}
+		found.blankLines = blankLinesAfterText(field.Doc)
 		for _, name := range field.Names {
 			m.fields[path+"."+typ+"."+name.Name] = found
 		}

@@ -129,7 +129,7 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
     let go_types = next(columns);
     let flags = next(columns);
     let (list, strategy, patch_key, default) = (next(columns), next(columns), next(columns), next(columns));
-    let printed = parse_printed(next(columns), next(columns));
+    let printed = parse_printed(next(columns), next(columns), next(columns));
     // What a field says of itself goes before what its type says.
     let map = match printed.map {
         Some(map) => map,
@@ -156,7 +156,7 @@ fn parse_field(ids: &Ids, columns: &mut dyn Iterator<Item = &'static str>) -> Fi
     }
 }
 
-fn parse_printed(flags: &'static str, enumeration: &'static str) -> Printed {
+fn parse_printed(flags: &'static str, enumeration: &'static str, meanings: &'static str) -> Printed {
     let map = if flags.contains('c') {
         MapKind::Granular
     } else {
@@ -167,6 +167,8 @@ fn parse_printed(flags: &'static str, enumeration: &'static str) -> Printed {
         list: flags.contains('l'),
         map: flags.contains('m').then_some(map),
         enumeration,
+        meanings,
+        blank_lines: flags.matches('b').count(),
     }
 }
 

@@ -151,12 +151,23 @@ pub struct Printed {
     pub map: Option<MapKind>,
     /// The values that the field, or each of its elements, may have: sorted, with `|` between them; empty for any.
     pub(crate) enumeration: &'static str,
+    /// What these values mean, in the same order and written alike; empty if nothing is said of any.
+    pub(crate) meanings: &'static str,
+    /// How many blank lines upstream's text leaves before it goes on about the values.
+    pub blank_lines: usize,
 }
 
 impl Printed {
     /// The values that the field, or each of its elements, may have; none if it may have any. The empty text may be one.
     pub fn enumeration(&self) -> impl Iterator<Item = &'static str> {
         self.enumeration.split('|').filter(|_| !self.enumeration.is_empty())
+    }
+
+    /// The values, and what upstream says of each, which may be nothing.
+    pub fn described_enumeration(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let mut meanings = self.meanings.split('|');
+        self.enumeration()
+            .map(move |value| (value, meanings.next().unwrap_or_default()))
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::name::{Names, root_path};
 use super::operation::{self, JSON, Operation, PathItem};
-use super::schema::{self, Dialect};
+use super::schema::{self, Dialect, TEXT};
 use super::write::{GVK, path_of, swagger_path};
 use super::{ApiResource, Describe, Encodings};
 use crate::facts::facts;
@@ -28,7 +28,7 @@ pub struct Api<'a> {
 impl Api<'_> {
     /// The names of the OpenAPI 3.0 documents, as in the index: `api/v1`, `apis/apps`, `version`.
     pub fn names(&self) -> Vec<String> {
-        let mut names = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
+        let mut names: Vec<String> = ["api", "apis", "version", ISSUER, KEYS].map(str::to_owned).into();
         for (group, versions) in self.versions() {
             if !group.is_empty() {
                 names.push(format!("apis/{group}"));
@@ -45,6 +45,8 @@ impl Api<'_> {
             ["api"] => return Some(self.write(&[legacy_versions()], None)),
             ["apis"] => return Some(self.write(&[groups()], None)),
             ["version"] => return Some(self.write(&[version()], None)),
+            _ if name == ISSUER => return Some(self.write(&[issuer()], None)),
+            _ if name == KEYS => return Some(self.write(&[keys()], None)),
             ["apis", group] if self.versions().contains_key(group) => {
                 return Some(self.write(&[self.group(group)], None));
             }
@@ -67,7 +69,7 @@ impl Api<'_> {
 
     /// The Swagger 2.0 document.
     pub fn swagger(&self) -> Value {
-        let mut paths = vec![legacy_versions(), groups(), version()];
+        let mut paths = vec![legacy_versions(), groups(), version(), issuer(), keys()];
         let versions = self.versions();
         for (group, versions) in &versions {
             if !group.is_empty() {
@@ -101,12 +103,11 @@ impl Api<'_> {
         let served: Vec<(&str, &str)> = version.into_iter().collect();
         let schemas = self.definitions(paths, Dialect::OpenApi3, &served);
         let paths: Map<String, Value> = paths.iter().map(|item| (item.path.clone(), path_of(item))).collect();
-        json!({
-            "openapi": "3.0.0",
-            "info": self.info(),
-            "paths": paths,
-            "components": {"schemas": schemas, "securitySchemes": security_schemes()},
-        })
+        let mut components = json!({"securitySchemes": security_schemes()});
+        if schemas.as_object().is_some_and(|schemas| !schemas.is_empty()) {
+            components["schemas"] = schemas;
+        }
+        json!({"openapi": "3.0.0", "info": self.info(), "paths": paths, "components": components})
     }
 
     fn info(&self) -> Value {
@@ -284,6 +285,43 @@ fn version() -> PathItem {
         ..discovery("getCodeVersion".to_owned(), "version".to_owned(), about, "")
     };
     PathItem::new("/version/".to_owned(), vec![get])
+}
+
+/// The documents about what others need to check the tokens of service accounts.
+const ISSUER: &str = ".well-known/openid-configuration";
+const KEYS: &str = "openid/v1/jwks";
+
+fn issuer() -> PathItem {
+    let about = "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'";
+    let get = discovery(
+        "getServiceAccountIssuerOpenIDConfiguration".to_owned(),
+        "WellKnown".to_owned(),
+        about,
+        "",
+    );
+    text(ISSUER, &[JSON], get)
+}
+
+fn keys() -> PathItem {
+    let about = "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)";
+    let get = discovery(
+        "getServiceAccountIssuerOpenIDKeyset".to_owned(),
+        "openid".to_owned(),
+        about,
+        "",
+    );
+    text(KEYS, &["application/jwk-set+json"], get)
+}
+
+/// A document that is not of the API: upstream says of it that it is text.
+fn text(name: &str, produces: &'static [&'static str], get: Operation) -> PathItem {
+    let get = Operation {
+        answer: TEXT.to_owned(),
+        consumes: &[],
+        produces,
+        ..get
+    };
+    PathItem::new(format!("/{name}/"), vec![get])
 }
 
 fn security_schemes() -> Value {

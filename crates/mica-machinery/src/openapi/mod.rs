@@ -6,6 +6,7 @@
 //!
 //! Building is work: some tens of milliseconds for everything. Callers keep what comes out, encoded.
 
+mod connect;
 pub mod custom;
 mod document;
 pub mod gnostic;
@@ -68,6 +69,18 @@ pub struct ApiSubresource {
     pub kind: [String; 3],
     /// OpenAPI name of its bodies' type.
     pub r#type: String,
+    pub serves: Serves,
+}
+
+/// What a subresource answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Serves {
+    /// Objects of its type.
+    Objects,
+    /// Whatever it connects to, as its type says, which are options.
+    Connections,
+    /// A text, as the query says by the options of this type.
+    Text(&'static str),
 }
 
 /// What a deletion answers.
@@ -136,6 +149,7 @@ impl ApiSubresource {
             verbs: strings(sub.verbs),
             kind: kind.map(ToOwned::to_owned),
             r#type: facts().ty(known(kind)).openapi.to_owned(),
+            serves: connect::serves(sub.name, kind[2]),
         }
     }
 }

@@ -6,11 +6,11 @@
 use super::name::{Case, Names, article, identifier, root_path};
 use super::parameter::{Options, Parameter, options};
 use super::schema::PATCH;
-use super::{ApiResource, ApiSubresource, Deleted, Describe, Encodings};
+use super::{ApiResource, ApiSubresource, Deleted, Describe, Encodings, Serves, connect};
 use crate::kind::Scope;
 
 pub const JSON: &str = "application/json";
-const BODIES: &[&str] = &["*/*"];
+pub const BODIES: &[&str] = &["*/*"];
 const PATCHES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -126,13 +126,8 @@ pub fn paths(resource: &ApiResource, describe: &dyn Describe) -> Vec<PathItem> {
     add(format!("{root}{within}/{plural}/{{name}}"), object);
     add(format!("{root}/watch{within}/{plural}/{{name}}"), vec![route.watch()]);
     for sub in &resource.subresources {
-        let sub_operations = vec![
-            route.read(Some(sub)),
-            route.replace(Some(sub)),
-            route.create_under(sub),
-            route.patch(Some(sub)),
-        ];
-        add(format!("{root}{within}/{plural}/{{name}}/{}", sub.name), sub_operations);
+        let path = format!("{root}{within}/{plural}/{{name}}/{}", sub.name);
+        paths.extend(route.under_it(sub, path));
     }
     paths
 }
@@ -144,13 +139,34 @@ pub enum Across {
     Namespaces,
 }
 
-struct Route<'a> {
-    resource: &'a ApiResource,
+pub struct Route<'a> {
+    pub resource: &'a ApiResource,
     describe: &'a dyn Describe,
     names: Names,
 }
 
 impl Route<'_> {
+    /// The paths of a subresource.
+    fn under_it(&self, sub: &ApiSubresource, path: String) -> Vec<PathItem> {
+        match sub.serves {
+            Serves::Connections => connect::connections(self, sub, &path),
+            Serves::Text(options) => connect::reading(self, sub, options, &path).into_iter().collect(),
+            Serves::Objects => {
+                let operations: Vec<Operation> = [
+                    self.read(Some(sub)),
+                    self.replace(Some(sub)),
+                    self.create_under(sub),
+                    self.patch(Some(sub)),
+                ]
+                .into_iter()
+                .flatten()
+                .collect();
+                let some = !operations.is_empty();
+                some.then(|| PathItem::new(path, operations)).into_iter().collect()
+            }
+        }
+    }
+
     fn list(&self, across: Across) -> Option<Operation> {
         self.can("list")?;
         let what = if self.can("watch").is_some() {
@@ -224,7 +240,7 @@ impl Route<'_> {
         })
     }
 
-    fn read(&self, sub: Option<&ApiSubresource>) -> Option<Operation> {
+    pub fn read(&self, sub: Option<&ApiSubresource>) -> Option<Operation> {
         self.can_either("get", sub)?;
         Some(Operation {
             action: "get",
@@ -325,8 +341,15 @@ impl Route<'_> {
         self.resource.encodings.streams()
     }
 
-    fn parameters(&self, set: Options, across: Across, name: Option<&str>) -> Vec<Parameter> {
+    pub fn parameters(&self, set: Options, across: Across, name: Option<&str>) -> Vec<Parameter> {
         let mut parameters = options(set, self.describe);
+        parameters.extend(self.places(across, name));
+        parameters
+    }
+
+    /// The parameters of a path.
+    pub fn places(&self, across: Across, name: Option<&str>) -> Vec<Parameter> {
+        let mut parameters = Vec::new();
         if self.resource.scope == Scope::Namespaced && across == Across::One {
             parameters.push(Parameter::namespace());
         }
@@ -350,7 +373,7 @@ impl Route<'_> {
     }
 
     /// What most operations have in common: the answer is an object of the kind.
-    fn operation(&self, method: &'static str, verb: &str, extra: &str, across: Across, suffix: &str) -> Operation {
+    pub fn operation(&self, method: &'static str, verb: &str, extra: &str, across: Across, suffix: &str) -> Operation {
         let resource = self.resource;
         let about = About {
             names: &self.names,
@@ -405,7 +428,7 @@ impl About<'_> {
 }
 
 impl ApiSubresource {
-    fn can(&self, verb: &str) -> Option<()> {
+    pub(super) fn can(&self, verb: &str) -> Option<()> {
         self.verbs.iter().any(|known| known == verb).then_some(())
     }
 }

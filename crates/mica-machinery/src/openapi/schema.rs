@@ -21,8 +21,11 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// `{"$ref": …}` to a type of the same document.
+    /// `{"$ref": …}` to a type of the same document, or what says that it is text.
     pub fn reference(self, name: &str) -> Value {
+        if name == TEXT {
+            return json!({"type": "string"});
+        }
         let place = match self {
             Dialect::Swagger => "#/definitions/",
             Dialect::OpenApi3 => "#/components/schemas/",
@@ -33,6 +36,9 @@ impl Dialect {
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// What stands for a type where an answer is text and no object.
+pub const TEXT: &str = "string";
 
 /// The type of patches' bodies, which is any JSON.
 pub const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
@@ -97,7 +103,7 @@ pub fn definition(name: &str, dialect: Dialect, describe: &dyn Describe) -> Map<
 
 /// The types that a type's schema refers to are added to `names`, and those that they refer to.
 pub fn collect(name: &str, names: &mut BTreeSet<String>) {
-    if !names.insert(name.to_owned()) {
+    if name == TEXT || !names.insert(name.to_owned()) {
         return;
     }
     let Some(ty) = facts().openapi(name) else {
@@ -177,15 +183,21 @@ fn describe_own(schema: &mut Map<String, Value>, ty: &Type, field: Option<usize>
     }
 }
 
-/// Adds the possible values to the description, as upstream's generator does.
+/// Adds the possible values to the description, and what they mean, as upstream's generator does.
 fn describe_values(schema: &mut Map<String, Value>, field: &Field) {
     let mut text = match schema.get("description") {
-        Some(Value::String(text)) => format!("{text}\n\n"),
+        Some(Value::String(text)) => format!("{text}\n\n{}", "\n".repeat(field.printed.blank_lines)),
         _ => String::new(),
     };
     text.push_str("Possible enum values:");
-    for value in field.printed.enumeration() {
-        text.push_str(&format!("\n - `\"{value}\"`"));
+    let mut lines: Vec<String> = field
+        .printed
+        .described_enumeration()
+        .map(|(value, meaning)| format!("\n - `\"{value}\"` {meaning}"))
+        .collect();
+    lines.sort_unstable();
+    for line in &lines {
+        text.push_str(line.trim_end());
     }
     schema.insert("description".to_owned(), text.into());
 }

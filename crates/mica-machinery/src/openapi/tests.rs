@@ -243,6 +243,41 @@ fn a_namespaced_resource_has_upstreams_paths_and_operations() {
 }
 
 #[test]
+fn connections_and_logs_answer_text_and_are_told_by_the_query() {
+    let sub = |path: &str| path.ends_with("/pods/{name}/exec") || path.contains("/nodes/{name}/proxy");
+    check_paths("api/v1", sub, expect![[r#"
+        /api/v1/namespaces/{namespace}/pods/{name}/exec [command container name namespace stderr stdin stdout tty]
+          get "connectCoreV1GetNamespacedPodExec" "connect" "connect GET requests to exec of Pod" 200,401 []
+          post "connectCoreV1PostNamespacedPodExec" "connect" "connect POST requests to exec of Pod" 200,401 []
+        /api/v1/nodes/{name}/proxy [name path]
+          delete "connectCoreV1DeleteNodeProxy" "connect" "connect DELETE requests to proxy of Node" 200,401 []
+          get "connectCoreV1GetNodeProxy" "connect" "connect GET requests to proxy of Node" 200,401 []
+          head "connectCoreV1HeadNodeProxy" "connect" "connect HEAD requests to proxy of Node" 200,401 []
+          options "connectCoreV1OptionsNodeProxy" "connect" "connect OPTIONS requests to proxy of Node" 200,401 []
+          patch "connectCoreV1PatchNodeProxy" "connect" "connect PATCH requests to proxy of Node" 200,401 []
+          post "connectCoreV1PostNodeProxy" "connect" "connect POST requests to proxy of Node" 200,401 []
+          put "connectCoreV1PutNodeProxy" "connect" "connect PUT requests to proxy of Node" 200,401 []
+        /api/v1/nodes/{name}/proxy/{path} [name path path]
+          delete "connectCoreV1DeleteNodeProxyWithPath" "connect" "connect DELETE requests to proxy of Node" 200,401 []
+          get "connectCoreV1GetNodeProxyWithPath" "connect" "connect GET requests to proxy of Node" 200,401 []
+          head "connectCoreV1HeadNodeProxyWithPath" "connect" "connect HEAD requests to proxy of Node" 200,401 []
+          options "connectCoreV1OptionsNodeProxyWithPath" "connect" "connect OPTIONS requests to proxy of Node" 200,401 []
+          patch "connectCoreV1PatchNodeProxyWithPath" "connect" "connect PATCH requests to proxy of Node" 200,401 []
+          post "connectCoreV1PostNodeProxyWithPath" "connect" "connect POST requests to proxy of Node" 200,401 []
+          put "connectCoreV1PutNodeProxyWithPath" "connect" "connect PUT requests to proxy of Node" 200,401 []
+    "#]]);
+    let document = document("api/v1");
+    let content = |path: &str| document["paths"][path]["get"]["responses"]["200"]["content"].to_string();
+    expect![[r#"{"*/*":{"schema":{"type":"string"}}}"#]].assert_eq(&content("/api/v1/nodes/{name}/proxy"));
+    expect![[r#"{"application/json":{"schema":{"type":"string"}},"application/vnd.kubernetes.protobuf":{"schema":{"type":"string"}},"application/yaml":{"schema":{"type":"string"}},"text/plain":{"schema":{"type":"string"}}}"#]].assert_eq(&content("/api/v1/namespaces/{namespace}/pods/{name}/log"));
+    let log = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/log"];
+    expect!["[container follow insecureSkipTLSVerifyBackend limitBytes name namespace pretty previous sinceSeconds stream tailLines timestamps]"].assert_eq(&names(&log["parameters"]));
+    // Options are no objects that anybody reads or writes.
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    assert!(!schemas.keys().any(|name| name.contains("PodExecOptions")));
+}
+
+#[test]
 fn subresources_have_their_own_verbs_and_kinds() {
     let sub = |path: &str| {
         path.ends_with("/token") || path.ends_with("/finalize") || path.ends_with("namespaces/{name}/status")
@@ -323,8 +358,9 @@ fn every_reference_resolves_and_every_schema_is_used() {
             let pointer = target.strip_prefix('#').expect("a reference is local");
             assert!(document.pointer(pointer).is_some(), "{name}: {target}");
         }
-        let schemas = document.pointer(place).and_then(Value::as_object).expect("schemas");
-        for schema in schemas.keys() {
+        // Documents about texts have none.
+        let schemas = document.pointer(place).and_then(Value::as_object);
+        for schema in schemas.into_iter().flat_map(|schemas| schemas.keys()) {
             assert!(
                 targets.contains(&format!("#{place}/{schema}")),
                 "{name}: nothing refers to {schema}"
@@ -434,7 +470,42 @@ fn shared_parameters_stand_once() {
         .filter_map(|parameter| parameter["name"].as_str())
         .collect();
     let names: Vec<&str> = names.into_iter().collect();
-    expect!["allowWatchBookmarks body continue fieldManager fieldSelector force gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential labelSelector limit namespace orphanDependents pretty propagationPolicy resourceVersion resourceVersionMatch sendInitialEvents shardSelector timeoutSeconds watch"].assert_eq(&names.join(" "));
+    expect!["allowWatchBookmarks body command container continue fieldManager fieldSelector follow force gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential insecureSkipTLSVerifyBackend labelSelector limit limitBytes namespace orphanDependents path ports pretty previous propagationPolicy resourceVersion resourceVersionMatch sendInitialEvents shardSelector sinceSeconds stderr stdin stdout stream tailLines timeoutSeconds timestamps tty watch"].assert_eq(&names.join(" "));
+}
+
+/// Describes everything with one word.
+struct Terse;
+
+impl Describe for Terse {
+    fn of_type(&self, _name: &str) -> Option<&str> {
+        None
+    }
+
+    fn of_field(&self, _name: &str, _field: &str) -> Option<&str> {
+        Some("x")
+    }
+}
+
+#[test]
+fn values_follow_after_the_blank_lines_of_the_text_and_with_what_is_said_of_them() {
+    let cases = [
+        // Nothing is said of these, and their constants are conversions.
+        (
+            "resource.v1.ExactDeviceRequest",
+            "allocationMode",
+            "x\n\n\nPossible enum values:\n - `\"All\"`\n - `\"ExactCount\"`",
+        ),
+        // These are constants of another package.
+        (
+            "discovery.v1.EndpointSlice",
+            "addressType",
+            "x\n\nPossible enum values:\n - `\"FQDN\"` represents a FQDN.\n - `\"IPv4\"` represents an IPv4 Address.\n - `\"IPv6\"` represents an IPv6 Address.",
+        ),
+    ];
+    for (name, field, expected) in cases {
+        let schema = schema::definition(&format!("io.k8s.api.{name}"), Dialect::Swagger, &Terse);
+        assert_eq!(schema["properties"][field]["description"], expected, "{name} {field}");
+    }
 }
 
 struct Loud;
@@ -461,7 +532,7 @@ fn values_of_enumerations_follow_the_description() {
             .any(|field| field.printed.enumeration().next().is_some())
     );
     let schema = schema::definition(name, Dialect::OpenApi3, &Loud);
-    expect![[r#"{"description":"Possible enum values:\n - `\"Fail\"`\n - `\"Ignore\"`","enum":["Fail","Ignore"],"type":"string"}"#]].assert_eq(&schema["properties"]["failurePolicy"].to_string());
+    expect![[r#"{"description":"Possible enum values:\n - `\"Fail\"` means that an error calling the webhook causes the admission to fail.\n - `\"Ignore\"` means that an error calling the webhook is ignored.","enum":["Fail","Ignore"],"type":"string"}"#]].assert_eq(&schema["properties"]["failurePolicy"].to_string());
     expect![[r#"{"description":"who"}"#]].assert_eq(
         &serde_json::json!({"description": schema::definition("x.Subject", Dialect::OpenApi3, &Loud)["description"]})
             .to_string(),

@@ -97,7 +97,9 @@ pub fn swagger_path(item: &PathItem, shared: &mut Shared) -> Value {
     let mut out = Map::new();
     for operation in &item.operations {
         let mut method = common(operation);
-        method.insert("consumes".to_owned(), operation.consumes.into());
+        if !operation.consumes.is_empty() {
+            method.insert("consumes".to_owned(), operation.consumes.into());
+        }
         method.insert("produces".to_owned(), operation.produces.into());
         method.insert("schemes".to_owned(), json!(["https"]));
         let mut parameters: Vec<Value> = Vec::new();
