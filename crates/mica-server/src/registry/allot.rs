@@ -62,6 +62,10 @@ impl Registry {
         if !is_services(target) || !target.subresource.is_empty() {
             return Ok(side);
         }
+        let errors = service::settle_families(new, old);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("", "Service", object::name(new), &errors));
+        }
         let (had, had_ports) = (
             old.and_then(service::address),
             old.map(service::node_ports).unwrap_or_default(),

@@ -6,6 +6,7 @@ pub mod ingress;
 pub mod policy;
 pub mod range;
 pub mod service;
+mod service_family;
 mod service_print;
 mod service_update;
 mod service_validate;

@@ -8,7 +8,7 @@ use super::service_print::cells;
 use super::service_update::{drop_unused, patch_allocated};
 use super::service_validate as rules;
 use crate::field::{Error, ErrorList, Path};
-use crate::kind::check::{is_set, list_mut, present, set_default, set_default_pointer, strings};
+use crate::kind::check::{is_set, list_mut, set_default, set_default_pointer, strings};
 use crate::kind::plain::{Plain, Status};
 use crate::kind::workload::number;
 use crate::kind::{MetadataCheck, WriteContext};
@@ -16,6 +16,8 @@ use crate::{names, object};
 
 /// Seconds that a client stays with one endpoint, if it stays at all.
 const STAY: i64 = 10_800;
+
+pub use super::service_family::settle as settle_families;
 
 pub const SERVICE: Plain = Plain {
     name: names::name_is_dns_label,
@@ -32,6 +34,8 @@ pub const SERVICE: Plain = Plain {
         if is_external(service) {
             object::remove(service, &["spec", "internalTrafficPolicy"]);
         }
+        // A name may keep an address that is none, which every reader is shown twice.
+        agree_on_addresses(service, None);
     },
     metadata_check: MetadataCheck::Change,
     status: Status::Apart,
@@ -116,7 +120,6 @@ fn prepare(ctx: &WriteContext<'_>, new: &mut Value, old: Option<&Value>) {
         patch_allocated(new, old);
     }
     agree_on_addresses(new, old);
-    settle_families(new, old);
     if let Some(old) = old {
         drop_unused(new, old);
     }
@@ -145,41 +148,6 @@ fn agree_on_addresses(new: &mut Value, old: Option<&Value>) {
             object::set(new, &ALL, json!([one]));
         }
     }
-}
-
-/// Which families of addresses it has. This server has only the first.
-fn settle_families(service: &mut Value, old: Option<&Value>) {
-    const POLICY: [&str; 2] = ["spec", "ipFamilyPolicy"];
-    const FAMILIES: [&str; 2] = ["spec", "ipFamilies"];
-    if is_external(service) {
-        return;
-    }
-    let selects = object::map(service, &["spec", "selector"]).is_some_and(|selector| !selector.is_empty());
-    let free = object::string(service, &["spec", "clusterIP"]) == "None" && !selects;
-    if !is_set(service, &POLICY) {
-        match old.and_then(|old| present(old, &POLICY)) {
-            Some(policy) => object::set(service, &POLICY, policy.clone()),
-            None if free => object::set(service, &POLICY, "RequireDualStack"),
-            None => object::set(service, &POLICY, "SingleStack"),
-        }
-    }
-    let mut families: Vec<Value> = object::list(service, &FAMILIES).to_vec();
-    let addresses = strings(service, &["spec", "clusterIPs"]);
-    for address in addresses
-        .iter()
-        .skip(families.len())
-        .take_while(|address| **address != "None")
-    {
-        families.push(if address.contains(':') { "IPv6" } else { "IPv4" }.into());
-    }
-    if families.is_empty() {
-        families.push("IPv4".into());
-    }
-    if free && families.len() < 2 && object::string(service, &POLICY) != "SingleStack" {
-        let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
-        families.push(other.into());
-    }
-    object::set(service, &FAMILIES, families);
 }
 
 /// What a service must be given before it can be stored.

@@ -166,7 +166,8 @@ fn validate_affinity(spec: &Value, path: &Path, errors: &mut ErrorList) {
     }
 }
 
-fn validate_cluster_ips(service: &Value, old: Option<&Value>, path: &Path, errors: &mut ErrorList) {
+/// What addresses, families and policy must be for themselves.
+pub fn validate_cluster_ips(service: &Value, old: Option<&Value>, path: &Path, errors: &mut ErrorList) {
     if is_external(service) {
         return;
     }
@@ -222,7 +223,13 @@ fn validate_cluster_ips(service: &Value, old: Option<&Value>, path: &Path, error
 fn validate_family_of_each(service: &Value, all: &[&str], families: &[&str], path: &Path, errors: &mut ErrorList) {
     let at = path.child("clusterIPs");
     let six = |address: &str| parse_ip_sloppy(address).is_some_and(|address| address.is_ipv6());
-    if all.len() > 1 && all.iter().all(|address| six(address) == six(all[0])) {
+    // What is no address was let in as one that is not new.
+    let odd = all.iter().position(|address| parse_ip_sloppy(address).is_none());
+    if let Some(i) = odd.filter(|_| all.len() > 1) {
+        let detail = format!("failed to check for dual stack with error:invalid IP[{i}]: {}", all[i]);
+        errors.push(Error::internal(&at, detail));
+    }
+    if all.len() > 1 && (odd.is_some() || all.iter().all(|address| six(address) == six(all[0]))) {
         let detail = "may specify no more than one IP for each IP family";
         errors.push(Error::invalid(&at, all.to_vec(), detail));
     }
@@ -230,20 +237,10 @@ fn validate_family_of_each(service: &Value, all: &[&str], families: &[&str], pat
         return;
     }
     for (i, (address, family)) in all.iter().zip(families).enumerate() {
-        if (*family == "IPv6") != six(address) {
+        if FAMILIES.contains(family) && (*family == "IPv6") != six(address) {
             let detail = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
             errors.push(Error::invalid(&at.index(i), *address, detail));
         }
-    }
-    let policy = object::string(service, &["spec", "ipFamilyPolicy"]);
-    let path = path.child("ipFamilyPolicy");
-    if policy == "RequireDualStack" {
-        let detail = "this cluster is not configured for dual-stack services";
-        errors.push(Error::invalid(&path, policy, detail));
-    }
-    for (i, family) in families.iter().enumerate().filter(|(_, family)| **family != "IPv4") {
-        let path = Path::new("spec").child("ipFamilies").index(i);
-        errors.push(Error::invalid(&path, *family, "not configured on this cluster"));
     }
 }
 

@@ -303,3 +303,45 @@ fn nodes_come_with_a_status_and_wait_for_their_controller() {
         "#]],
     );
 }
+
+#[test]
+fn only_services_without_address_and_selector_have_two_families() {
+    use crate::kind::network::service::settle_families;
+    let resource = resource("services");
+    let made = |spec: Value, old: Option<&Value>| {
+        let mut service = complete(resource, json!({"spec": spec}));
+        match old {
+            Some(old) => resource
+                .strategy
+                .prepare_update(&context(resource, "", &[]), &mut service, old),
+            None => resource
+                .strategy
+                .prepare_create(&context(resource, "", &[]), &mut service),
+        }
+        let errors = lines(&settle_families(&mut service, old));
+        (service, errors)
+    };
+    let (free, errors) = made(json!({"clusterIP": "None"}), None);
+    assert_eq!(errors, "");
+    assert_eq!(free["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(free["spec"]["ipFamilyPolicy"], "RequireDualStack");
+    let selecting = json!({"clusterIP": "None", "selector": {"a": "b"}, "ipFamilies": ["IPv4", "IPv6"]});
+    let (_, errors) = made(selecting.clone(), Some(&free));
+    expect![[r#"
+        spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services
+        spec.ipFamilies[1]: Invalid value: "IPv6": not configured on this cluster
+    "#]]
+    .assert_eq(&errors);
+    let mut single = selecting;
+    single["ipFamilyPolicy"] = "SingleStack".into();
+    let (single, errors) = made(single, Some(&free));
+    assert_eq!((&single["spec"]["ipFamilies"], errors.as_str()), (&json!(["IPv4"]), ""));
+    // Who leaves them out does not give one up.
+    let preferring = json!({"clusterIP": "None", "selector": {"a": "b"}, "ipFamilyPolicy": "PreferDualStack"});
+    assert_eq!(made(preferring, Some(&free)).1, "");
+    let (_, errors) = made(json!({"ipFamilies": ["IPv6"]}), None);
+    expect![[r#"
+        spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster
+    "#]]
+    .assert_eq(&errors);
+}
