@@ -167,7 +167,12 @@ pub trait Strategy: std::fmt::Debug + Sync {
     /// [`Strategy::generation_fields`].)
     fn prepare_create(&self, _ctx: &WriteContext<'_>, _object: &mut Value) {}
 
-    /// The same on update of the object or of `ctx.subresource`: for the object itself status stays the old one, for `status` all else does.
+    /// Texts for `Warning` headers about what preparing a new object changes: asked before, and sent with a refusal, too.
+    fn prepare_warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What [`Strategy::prepare_create`] does, on update of the object or of `ctx.subresource`: for the object itself status stays the old one, for `status` all else does.
     fn prepare_update(&self, _ctx: &WriteContext<'_>, _new: &mut Value, _old: &Value) {}
 
     /// What is wrong with a new object, metadata's common rules aside.

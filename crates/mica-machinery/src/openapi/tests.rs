@@ -245,7 +245,10 @@ fn a_namespaced_resource_has_upstreams_paths_and_operations() {
 #[test]
 fn connections_and_logs_answer_text_and_are_told_by_the_query() {
     let sub = |path: &str| path.ends_with("/pods/{name}/exec") || path.contains("/nodes/{name}/proxy");
-    check_paths("api/v1", sub, expect![[r#"
+    check_paths(
+        "api/v1",
+        sub,
+        expect![[r#"
         /api/v1/namespaces/{namespace}/pods/{name}/exec [command container name namespace stderr stdin stdout tty]
           get "connectCoreV1GetNamespacedPodExec" "connect" "connect GET requests to exec of Pod" 200,401 []
           post "connectCoreV1PostNamespacedPodExec" "connect" "connect POST requests to exec of Pod" 200,401 []
@@ -265,7 +268,8 @@ fn connections_and_logs_answer_text_and_are_told_by_the_query() {
           patch "connectCoreV1PatchNodeProxyWithPath" "connect" "connect PATCH requests to proxy of Node" 200,401 []
           post "connectCoreV1PostNodeProxyWithPath" "connect" "connect POST requests to proxy of Node" 200,401 []
           put "connectCoreV1PutNodeProxyWithPath" "connect" "connect PUT requests to proxy of Node" 200,401 []
-    "#]]);
+    "#]],
+    );
     let document = document("api/v1");
     let content = |path: &str| document["paths"][path]["get"]["responses"]["200"]["content"].to_string();
     expect![[r#"{"*/*":{"schema":{"type":"string"}}}"#]].assert_eq(&content("/api/v1/nodes/{name}/proxy"));

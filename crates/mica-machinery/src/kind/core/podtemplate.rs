@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::field::{ErrorList, Path};
 use crate::kind::check::{entries, is_set};
 use crate::kind::column::{NAME, text};
-use crate::kind::pod::{default_template, validate_template};
+use crate::kind::pod::{default_template, template_warnings, validate_template};
 use crate::kind::{Column, NameUse, Strategy, WriteContext};
 use crate::{names, object};
 
@@ -23,6 +23,15 @@ impl Strategy for PodTemplate {
 
     fn validate_update(&self, ctx: &WriteContext<'_>, new: &Value, _old: &Value) -> ErrorList {
         self.validate(ctx, new)
+    }
+
+    fn warnings(&self, _ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let generation = |object: &Value| object::int(object, &["metadata", "generation"]);
+        if old.is_some_and(|old| generation(old) == generation(new)) {
+            return Vec::new();
+        }
+        let old = old.and_then(|old| old.get("template"));
+        template_warnings(new.get("template"), old, &Path::new("template"))
     }
 
     fn name_errors(&self, name: &str, name_use: NameUse) -> Vec<String> {

@@ -15,10 +15,30 @@ pub fn default_template(object: &mut Value, at: &[&str]) {
     let Some(template) = at.iter().try_fold(object, |at, name| at.get_mut(*name)) else {
         return;
     };
+    forget_init_containers(template);
     let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
     default_spec(spec);
+}
+
+/// How init containers were once told, which upstream keeps from old kubelets.
+const INIT_CONTAINERS: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+fn forget_init_containers(holder: &mut Value) {
+    let Some(Value::Object(annotations)) = holder.get_mut("metadata").and_then(|all| all.get_mut("annotations")) else {
+        return;
+    };
+    let before = annotations.len();
+    annotations.retain(|key, _| !INIT_CONTAINERS.contains(&key.as_str()));
+    if annotations.is_empty() && before != 0 {
+        object::remove(holder, &["metadata", "annotations"]);
+    }
 }
 
 /// Fills in a pod's spec, in a template or not.
@@ -57,6 +77,7 @@ fn settle_account(spec: &mut Value) {
 /// Fills in a whole pod, which gets more than its template had.
 pub fn default_pod(pod: &mut Value) {
     super::status::settle_addresses(pod);
+    forget_init_containers(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };

@@ -1,10 +1,12 @@
 //! Pods, and the pod templates that several kinds hold: what they are filled in with, and whether they can run.
 
 pub(super) mod affinity;
+mod apparmor;
 mod container;
 mod default;
 mod env;
 pub mod evict;
+mod overlap;
 mod place;
 mod prepare;
 mod print;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::apparmor;
 use crate::kind::check::{is_set, list_mut, present};
 use crate::kind::core::resource::quantity;
 use crate::object;
@@ -27,6 +28,7 @@ pub fn prepare(pod: &mut Value, now: jiff::Timestamp) {
     }
     tolerate_loss(pod);
     merge_label_keys(pod);
+    apparmor::copy_annotations(pod);
 }
 
 /// A pod stays for a while on a node that is lost, unless it says otherwise: on every write, as upstream does it.

@@ -13,8 +13,8 @@ use crate::{names, object};
 const SECCOMP_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const MAX_SYSCTL: usize = 253;
 const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+pub const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+pub const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const MAX_PROFILE: usize = 4095;
 const MAX_CREDENTIAL: usize = 64 * 1024;
 const MAX_USER: usize = 104;
@@ -188,7 +188,7 @@ fn local_descending(path: &str, at: &Path, errors: &mut ErrorList) {
     }
 }
 
-fn validate_app_armor(context: &Value, path: &Path, errors: &mut ErrorList) {
+pub fn validate_app_armor(context: &Value, path: &Path, errors: &mut ErrorList) {
     const MISSING: &str = "must be set when AppArmor type is Localhost";
     let Some(profile) = present(context, &["appArmorProfile"]) else {
         return;

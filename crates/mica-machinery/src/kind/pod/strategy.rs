@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::default::default_pod;
-use super::{prepare, print, resize, status, update, validate, warn};
+use super::{apparmor, prepare, print, resize, status, update, validate, warn};
 use crate::facts::facts;
 use crate::field::ErrorList;
 use crate::kind::check::{keep_metadata, present};
@@ -60,6 +60,10 @@ impl Strategy for Pod {
 
     fn prepare_create(&self, ctx: &WriteContext<'_>, object: &mut Value) {
         prepare::prepare(object, ctx.now);
+    }
+
+    fn prepare_warnings(&self, object: &Value) -> Vec<String> {
+        apparmor::copy_warnings(object)
     }
 
     fn prepare_update(&self, ctx: &WriteContext<'_>, new: &mut Value, old: &Value) {

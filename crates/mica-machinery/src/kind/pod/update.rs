@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::apparmor;
 use super::place::validate_tolerations;
-use super::validate::validate_pod;
+use super::validate::{self, validate_pod};
 use crate::field::{Error, ErrorList, Path, quote};
 use crate::kind::check::{entries, is_set, list_mut, present, same};
 use crate::kind::diff;
@@ -11,7 +12,6 @@ use crate::{names, object};
 
 const SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub fn validate(new: &Value, old: &Value) -> ErrorList {
@@ -208,7 +208,7 @@ pub fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorList) {
         if value(new, key).as_ref() == Some(before) {
             continue;
         }
-        if key.starts_with(APP_ARMOR) {
+        if key.starts_with(apparmor::PREFIX) {
             let detail = "may not remove or update AppArmor annotations";
             errors.push(Error::forbidden(&path.key(key), detail));
         }
@@ -221,13 +221,17 @@ pub fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorList) {
         if value(old, key).is_some() {
             continue;
         }
-        if key.starts_with(APP_ARMOR) {
+        if key.starts_with(apparmor::PREFIX) {
             errors.push(Error::forbidden(&path.key(key), "may not add AppArmor annotations"));
         }
         if key == MIRROR {
             errors.push(Error::forbidden(&path.key(key), "may not add mirror pod annotation"));
         }
     }
+    // What is wrong with them is said once more.
+    let null = Value::Null;
+    let of = |field| new.get(field).unwrap_or(&null);
+    validate::validate_annotations(of("metadata"), of("spec"), &path, errors);
 }
 
 /// A refusal that upstream makes without a field.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::container::{self, Surroundings};
 use super::probe::Setting;
-use super::{affinity, place, resource, security};
+use super::{affinity, apparmor, place, resource, security};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::check::{entries, invalid_each, is_set, one_of, present};
 use crate::kind::core::resource::{validate_amount, validate_container_name};
@@ -46,6 +46,7 @@ pub fn validate_template(template: &Value, path: &Path) -> ErrorList {
     let path = path.child("spec");
     validate_spec(spec, Holds::Template, &path, &mut errors);
     security::validate_agreement(metadata, spec, &path, &mut errors);
+    apparmor::validate_agreement(metadata, spec, &path, &mut errors);
     if !object::list(spec, &["ephemeralContainers"]).is_empty() {
         let detail = "ephemeral containers not allowed in pod template";
         errors.push(Error::forbidden(&path.child("ephemeralContainers"), detail));
@@ -89,6 +90,7 @@ pub fn validate_new_pod(pod: &Value) -> ErrorList {
     let null = Value::Null;
     let of = |field| pod.get(field).unwrap_or(&null);
     security::validate_agreement(of("metadata"), of("spec"), &path, &mut errors);
+    apparmor::validate_agreement(of("metadata"), of("spec"), &path, &mut errors);
     errors
 }
 
@@ -105,7 +107,8 @@ fn forbid_tokens(spec: &Value, path: &Path, errors: &mut ErrorList) {
     }
 }
 
-fn validate_annotations(metadata: &Value, spec: &Value, path: &Path, errors: &mut ErrorList) {
+/// Annotations that mean something to pods.
+pub fn validate_annotations(metadata: &Value, spec: &Value, path: &Path, errors: &mut ErrorList) {
     let annotation = |key: &str| object::get(metadata, &["annotations", key]).and_then(Value::as_str);
     if let Some(value) = annotation(MIRROR)
         && object::string(spec, &["nodeName"]).is_empty()
@@ -125,6 +128,7 @@ fn validate_annotations(metadata: &Value, spec: &Value, path: &Path, errors: &mu
         }
     }
     security::validate_annotations(metadata, path, errors);
+    apparmor::validate_annotations(metadata, spec, path, errors);
 }
 
 fn validate_spec(spec: &Value, holds: Holds<'_>, path: &Path, errors: &mut ErrorList) {

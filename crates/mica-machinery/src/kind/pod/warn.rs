@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::security::containers;
+use super::apparmor;
+use super::overlap::overlap_warnings;
+use super::security::{SECCOMP_CONTAINER, SECCOMP_POD, containers};
 use crate::field::{Path, quote};
 use crate::kind::check::{entries, is_set, present, strings};
 use crate::kind::core::resource::quantity;
@@ -191,7 +193,25 @@ fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
                 warnings.push(format!("{path}: {text}"));
             }
         }
+        let claim = spec_path
+            .child("volumes")
+            .index(i)
+            .child("ephemeral")
+            .child("volumeClaimTemplate");
+        for field in ["requests", "limits"] {
+            let at = [
+                "ephemeral",
+                "volumeClaimTemplate",
+                "spec",
+                "resources",
+                field,
+                "storage",
+            ];
+            let path = claim.child("spec").child("resources").child(field).key("storage");
+            warnings.extend(fraction_warning(object::get(volume, &at), &path));
+        }
     }
+    warnings.extend(overlap_warnings(spec));
     repeated(spec, "hostAliases", "ip", &spec_path, &mut warnings);
     repeated(spec, "imagePullSecrets", "name", &spec_path, &mut warnings);
     for (i, secret) in object::list(spec, &["imagePullSecrets"]).iter().enumerate() {
@@ -200,7 +220,12 @@ fn warnings_of(holder: &Value, path: &Path) -> Vec<String> {
             warnings.push(format!("{path}: invalid empty name \"\""));
         }
     }
-    container_warnings(spec, &spec_path, &mut warnings);
+    for name in ["memory", "ephemeral-storage"] {
+        let path = spec_path.child("overhead").key(name);
+        warnings.extend(fraction_warning(object::get(spec, &["overhead", name]), &path));
+    }
+    seccomp_warning(holder, spec, SECCOMP_POD, path, &mut warnings);
+    container_warnings(holder, path, &mut warnings);
     port_warnings(spec, &spec_path, &mut warnings);
     if object::int(spec, &["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
         let path = spec_path.child("terminationGracePeriodSeconds");
@@ -247,8 +272,28 @@ fn repeated(spec: &Value, list: &str, field: &str, path: &Path, warnings: &mut V
     }
 }
 
-fn container_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
-    for (path, container) in containers(spec, path) {
+/// An annotation of a profile that nothing reads any more, where there is no field instead.
+fn seccomp_warning(holder: &Value, of: &Value, key: &str, path: &Path, warnings: &mut Vec<String>) {
+    let told = object::get(holder, &["metadata", "annotations", key]).is_some();
+    if told && !is_set(of, &["securityContext", "seccompProfile"]) {
+        let path = path.child("metadata").child("annotations").key(key);
+        warnings.push(format!(
+            r#"{path}: non-functional in v1.27+; use the "seccompProfile" field instead"#
+        ));
+    }
+}
+
+fn container_warnings(holder: &Value, above: &Path, warnings: &mut Vec<String>) {
+    let null = Value::Null;
+    let spec = holder.get("spec").unwrap_or(&null);
+    for (path, container) in containers(spec, &above.child("spec")) {
+        let key = format!("{SECCOMP_CONTAINER}{}", object::string(container, &["name"]));
+        seccomp_warning(holder, container, &key, above, warnings);
+        // A pod's own are spoken of when they are copied.
+        if *above != Path::default() {
+            let annotations = above.child("metadata").child("annotations");
+            warnings.extend(apparmor::template_warning(holder, container, &annotations));
+        }
         for name in ["memory", "ephemeral-storage"] {
             for field in ["limits", "requests"] {
                 let amount = object::get(container, &["resources", field, name]);
@@ -290,6 +335,13 @@ fn port_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
             let path = path.child("ports").index(i);
             let key = (number(port, &["containerPort"]), object::string(port, &["protocol"]));
             let (host_port, host_ip) = host(port);
+            if host_port == 0 && !host_ip.is_empty() {
+                let of = |field| object::string(port, &[field]);
+                let (name, number, protocol) = (of("name"), key.0, of("protocol"));
+                warnings.push(format!(
+                    "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{host_ip}}}"
+                ));
+            }
             for (other, held) in ports.get(&key).into_iter().flatten() {
                 let (other_port, other_ip) = host(held);
                 let what = if (host_port, &host_ip) == (other_port, &other_ip) {

@@ -329,3 +329,103 @@ fn warnings_name_what_is_written_twice() {
         ]
     );
 }
+
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io";
+
+fn annotated(key: &str, value: &str, spec: Value) -> Value {
+    let mut whole = pod(spec);
+    whole["metadata"] = json!({"name": "p", "annotations": {key: value}});
+    whole
+}
+
+#[test]
+fn a_new_pod_gets_the_app_armor_profile_that_its_annotation_tells() {
+    let of_pod = json!({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}});
+    let warned = true;
+    for (value, spec, profile, warns) in [
+        ("unconfined", json!({}), json!({"type": "Unconfined"}), warned),
+        (
+            "runtime/default",
+            of_pod.clone(),
+            json!({"type": "RuntimeDefault"}),
+            warned,
+        ),
+        (
+            "localhost/x",
+            json!({}),
+            json!({"type": "Localhost", "localhostProfile": "x"}),
+            warned,
+        ),
+        ("localhost/ x", json!({}), Value::Null, warned),
+        ("odd", json!({}), Value::Null, warned),
+        ("unconfined", of_pod, Value::Null, !warned),
+        ("unconfined", json!({"os": {"name": "windows"}}), Value::Null, !warned),
+    ] {
+        let resource = resource("pods");
+        let mut object = complete(resource, annotated(&format!("{APP_ARMOR}/c"), value, spec));
+        let warnings = resource.strategy.prepare_warnings(&object);
+        resource
+            .strategy
+            .prepare_create(&context(resource, "", &[]), &mut object);
+        let found = object.pointer("/spec/containers/0/securityContext/appArmorProfile");
+        assert_eq!(found.cloned().unwrap_or_default(), profile, "{value}");
+        let text = format!(
+            r#"metadata.annotations[{APP_ARMOR}/c]: deprecated since v1.30; use the "appArmorProfile" field instead"#
+        );
+        assert_eq!(warnings, Vec::from_iter(warns.then_some(text)), "{value}");
+    }
+}
+
+#[test]
+fn annotations_of_profiles_are_of_containers_and_agree_with_fields() {
+    check(
+        annotated(&format!("{APP_ARMOR}/x"), "odd", json!({})),
+        expect![[r#"
+        metadata.annotations[container.apparmor.security.beta.kubernetes.io/x]: Invalid value: "x": container not found
+        metadata.annotations[container.apparmor.security.beta.kubernetes.io/x]: Invalid value: "odd": invalid AppArmor profile name: "odd"
+    "#]],
+    );
+    let local = json!({"appArmorProfile": {"type": "Localhost", "localhostProfile": "a"}});
+    let spec = json!({"containers": [{"name": "c", "image": "i", "securityContext": local}]});
+    for value in ["localhost/b", "unconfined"] {
+        let refused = refusals("pods", annotated(&format!("{APP_ARMOR}/c"), value, spec.clone()));
+        let at = "spec.containers[0].securityContext.appArmorProfile";
+        let wanted = match value {
+            "unconfined" => format!("{at}.type: Forbidden: apparmor type in annotation and field must match\n"),
+            _ => format!("{at}.localhostProfile: Forbidden: apparmor profile in annotation and field must match\n"),
+        };
+        assert_eq!(refused, wanted);
+    }
+}
+
+#[test]
+fn annotations_of_init_containers_go_unseen() {
+    let (_, object) = prepared(
+        "pods",
+        annotated("pod.beta.kubernetes.io/init-containers", "[]", json!({})),
+    );
+    assert_eq!(object.pointer("/metadata/annotations"), None);
+}
+
+#[test]
+fn templates_are_warned_of_annotations_and_of_files_that_overlap() {
+    let mut template = annotated(&format!("{APP_ARMOR}/c"), "unconfined", json!({}));
+    template["metadata"]["annotations"]["seccomp.security.alpha.kubernetes.io/pod"] = "unconfined".into();
+    let items = |paths: &[&str]| -> Vec<Value> { paths.iter().map(|path| json!({"key": "k", "path": path})).collect() };
+    template["spec"]["volumes"] = json!([
+        {"name": "m", "configMap": {"name": "n", "items": items(&["a/", "b", "a/b"])}},
+        {"name": "p", "projected": {"sources": [
+            {}, {"secret": {"name": "s", "items": items(&["a"])}}, {"serviceAccountToken": {"path": "a"}},
+        ]}},
+    ]);
+    template["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostIP": "127.0.0.1"}]);
+    let (resource, object) = prepared("podtemplates", json!({"template": template}));
+    let warnings = resource.strategy.warnings(&context(resource, "", &[]), &object, None);
+    expect![[r#"
+        volume "m" (ConfigMap "n"): overlapping paths: "a/b" with "a"
+        volume "p" (Projected) has no sources provided
+        volume "p" (Projected): overlapping paths: "a" (ServiceAccountToken) with "a" (Secret "s")
+        template.metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the "seccompProfile" field instead
+        template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead
+        template.spec.containers[0].ports[0]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:127.0.0.1}"#]].assert_eq(&warnings.join("\n"));
+}
