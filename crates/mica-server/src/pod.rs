@@ -131,8 +131,7 @@ async fn admitted(
         .registry
         .admit_part(grant, Doing::Create(options), kind, body)
         .await?;
-    // Answers of these say nothing but that it is done.
-    drop(warnings);
+    call.warnings.lock().extend(warnings);
     Ok(body)
 }
 
@@ -172,7 +171,9 @@ async fn admit_connection(call: &Call<'_>, grant: &Grant) -> Result<(), ApiError
         .server
         .registry
         .admit_part(grant, Doing::Connect, ("", "v1", kind), options);
-    admitting.await.map(drop)
+    let (_, warnings) = admitting.await?;
+    call.warnings.lock().extend(warnings);
+    Ok(())
 }
 
 /// `Status` of a write that leaves nothing to show.
@@ -200,7 +201,9 @@ fn success(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError>
 /// Brings a pod to a node.
 async fn bind(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let binding = read(call, BINDING, &options)?.object;
+    let read = read(call, BINDING, &options)?;
+    call.warnings.lock().extend(read.warnings);
+    let binding = read.object;
     let asked = object::name(&binding).to_owned();
     match grant.target.name.as_deref() {
         Some(name) if name != asked => {
@@ -287,7 +290,9 @@ fn other(
 /// Deletes a pod if its disruption budget, where it has one, has something left.
 async fn evict(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let eviction = read(call, EVICTION, &options)?.object;
+    let read = read(call, EVICTION, &options)?;
+    call.warnings.lock().extend(read.warnings);
+    let eviction = read.object;
     if object::name(&eviction) != grant.target.object() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Eviction object",

@@ -17,7 +17,7 @@ use crate::http::Body;
 use crate::negotiate::{self, Route};
 use crate::options::{WriteOptions, WriteUse};
 use crate::plane::{self, State};
-use crate::serve::{Call, body, object as objects, resource, respond, warn};
+use crate::serve::{Call, body, object as objects, resource, respond};
 
 /// Whether objects of a resource are only ever created: then they are questions.
 pub fn is_review(grant: &Grant) -> bool {
@@ -36,6 +36,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let media = resource::media(call, Route::Object, served)?;
     let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
     let read = body::read(format, &call.body, objects::wanted(served), options.field_validation)?;
+    call.warnings.lock().extend(read.warnings);
     let mut review = read.object;
     if let Some(namespace) = &grant.target.namespace {
         let metadata = object::object_mut(&mut review)
@@ -51,25 +52,6 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         user: grant.user.as_kind(),
     };
     served.strategy().default(&mut review);
-    let registry = &call.server.registry;
-    let gate = Gate::new(registry, grant, Doing::Create(&options), Subject::Resource).await?;
-    let mutated = gate.mutate(Some(review), None).await?;
-    let mut review = mutated.expect("mutation leaves an object");
-    let errors = served.strategy().validate(&context, &review);
-    if !errors.is_empty() {
-        // Upstream names no kind here.
-        return Err(ApiError::invalid(served.group(), "", "", &errors));
-    }
-    if let Some(why) = mica_machinery::kind::review::refusal(served.kind(), &review) {
-        return Err(ApiError::bad_request(why));
-    }
-    if served.kind() == "SelfSubjectReview" {
-        object::set(
-            &mut review,
-            &["metadata", "creationTimestamp"],
-            mica_machinery::time::now_text(context.now),
-        );
-    }
     record_manager(
         call,
         grant,
@@ -78,17 +60,42 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         &options.field_manager,
         context.now,
     );
+    let registry = &call.server.registry;
+    let gate = Gate::new(registry, grant, Doing::Create(&options), Subject::Resource).await?;
+    let mutated = gate.mutate(Some(review), None).await?;
+    let mut review = mutated.expect("mutation leaves an object");
+    call.warnings.lock().extend(gate.take_warnings());
+    let errors = served.strategy().validate(&context, &review);
+    if !errors.is_empty() {
+        // Upstream names no kind here.
+        return Err(ApiError::invalid(served.group(), "", "", &errors));
+    }
+    if let Some(why) = mica_machinery::kind::review::refusal(served.kind(), &review) {
+        return Err(ApiError::bad_request(why));
+    }
     gate.validate(Some(&review), None).await?;
     let status = decide(call, grant, &review).await?;
-    if served.kind() == "SelfSubjectRulesReview" {
-        // Upstream answers with nothing of the question.
-        review = json!({"kind": served.kind(), "apiVersion": served.api_version, "metadata": {}, "spec": {}});
+    call.warnings.lock().extend(gate.take_warnings());
+    // Upstream answers these with nothing of the question.
+    let empty =
+        |metadata: Value| json!({"kind": served.kind(), "apiVersion": served.api_version, "metadata": metadata});
+    match served.kind() {
+        "SelfSubjectRulesReview" => {
+            review = empty(json!({}));
+            object::set(&mut review, &["spec"], json!({}));
+        }
+        "SelfSubjectReview" => {
+            review = empty(json!({"creationTimestamp": mica_machinery::time::now_text(context.now)}));
+        }
+        _ => {}
     }
     object::set(&mut review, &["status"], status);
     let bytes = Encoder::new(served, media).value(review)?;
-    let mut response = respond(StatusCode::CREATED, media.output.format.media_type(), Body::full(bytes));
-    warn(&mut response, &[read.warnings, gate.take_warnings()].concat());
-    Ok(response)
+    Ok(respond(
+        StatusCode::CREATED,
+        media.output.format.media_type(),
+        Body::full(bytes),
+    ))
 }
 
 /// Records who asked in the question's managed fields.

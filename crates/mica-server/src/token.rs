@@ -17,7 +17,7 @@ use crate::http::Body;
 use crate::negotiate::{self, Encodings, Route};
 use crate::options::{WriteOptions, WriteUse};
 use crate::plane;
-use crate::serve::{Call, resource, respond, warn};
+use crate::serve::{Call, resource, respond};
 use crate::subresource;
 
 const TOKEN_REQUEST: (&str, &str, &str) = ("authentication.k8s.io", "v1", "TokenRequest");
@@ -36,10 +36,12 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
         .ok_or_else(|| ApiError::internal("TokenRequest is unknown"))?;
     let media = negotiate::output(call.asked(), Route::Object, Encodings::All)?;
     let read = subresource::read(call, TOKEN_REQUEST, &options)?;
+    call.warnings.lock().extend(read.warnings);
     let mut request = read.object;
     serviceaccount::default_token_request(&mut request);
     let admitting = registry.admit_part(grant, Doing::Create(&options), TOKEN_REQUEST, request);
     let (mut request, admitted) = admitting.await?;
+    call.warnings.lock().extend(admitted);
     let namespace = target.namespace.as_deref().unwrap_or_default();
     meta::ensure_namespace(
         object::object_mut(&mut request)
@@ -88,10 +90,11 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     let status = json!({"token": token, "expirationTimestamp": mica_machinery::time::now_text(expires)});
     object::set(&mut request, &["status"], status);
     let bytes = encode::document(ty, &request, media)?;
-    let mut response = respond(StatusCode::CREATED, media.format.media_type(), Body::full(bytes));
-    warn(&mut response, &read.warnings);
-    warn(&mut response, &admitted);
-    Ok(response)
+    Ok(respond(
+        StatusCode::CREATED,
+        media.format.media_type(),
+        Body::full(bytes),
+    ))
 }
 
 fn record_manager(

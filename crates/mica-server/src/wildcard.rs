@@ -56,7 +56,7 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
             .custom_kind()
             .and_then(|kind| kind.deprecation.as_deref())
     {
-        call.warnings.push(text.to_owned());
+        call.warnings.lock().push(text.to_owned());
     }
     resource::label(call, path, verb);
     if objects::is_objects(&served) {

@@ -293,8 +293,11 @@ impl Registry {
         let gate = Gate::new(self, grant, asked, Subject::Part(ty, [group, version, name])).await?;
         let mutated = gate.mutate(Some(body), None).await?;
         let body = mutated.expect("mutation leaves an object");
-        gate.validate(Some(&body), None).await?;
-        Ok((body, gate.take_warnings()))
+        let mut warnings = gate.take_warnings();
+        let validated = gate.validate(Some(&body), None).await;
+        validated.map_err(|error| error.warned(&warnings))?;
+        warnings.extend(gate.take_warnings());
+        Ok((body, warnings))
     }
 }
 

@@ -125,6 +125,24 @@ impl Registry {
     }
 
     pub(super) async fn try_create(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
+        let mut warnings = Vec::new();
+        match self.create_once(grant, request, &mut warnings).await {
+            Ok(stored) => Ok(Written {
+                stored,
+                created: true,
+                warnings,
+            }),
+            Err(error) => Err(error.warned(&warnings)),
+        }
+    }
+
+    /// One try at creating. What clients are to be warned of is added to `warnings`, however it ends.
+    async fn create_once(
+        &self,
+        grant: &Grant,
+        request: WriteRequest,
+        warnings: &mut Vec<String>,
+    ) -> Result<Stored, ApiError> {
         let step = Step::new(grant, &request.options, &request.manager);
         let (served, strategy) = (step.served(), step.served().strategy());
         let mut object = request.object;
@@ -132,7 +150,7 @@ impl Registry {
         let metadata = metadata_mut(&mut object);
         let sent_version = object::string(metadata, &["resourceVersion"]).to_owned();
         object::remove(metadata, &["selfLink"]);
-        let mut warnings = Vec::from_iter(meta::dedup_owner_references(metadata, Admission::Before));
+        warnings.extend(meta::dedup_owner_references(metadata, Admission::Before));
         if served.stores_as_served() {
             strategy.default(&mut object);
         }
@@ -145,9 +163,7 @@ impl Registry {
         self.give_belonging(grant, &mut object).await?;
         let gate = Gate::new(self, grant, Doing::Create(&request.options), Subject::Resource).await?;
         let mutated = gate.mutate(Some(object), None).await;
-        let mut object = mutated
-            .map_err(|error| error.warned(&warnings))?
-            .expect("mutation leaves an object");
+        let mut object = mutated?.expect("mutation leaves an object");
         warnings.extend(gate.take_warnings());
         warnings.extend(meta::dedup_owner_references(
             metadata_mut(&mut object),
@@ -162,6 +178,7 @@ impl Registry {
         if strategy.names_itself() && object::string(metadata, &["name"]).is_empty() {
             object::set(metadata, &["name"], uuid::Uuid::new_v4().to_string());
         }
+        warnings.extend(strategy.prepare_warnings(&object));
         strategy.prepare_create(&context, &mut object);
         if let Some(kind) = served.custom_kind() {
             // A status that was taken out is as if nobody had sent one: its defaults count.
@@ -172,16 +189,13 @@ impl Registry {
         }
         let allotted = self.allot(step.target(), &mut object, None, step.now).await?;
         Box::pin(self.fill_secret(step.target(), &mut object)).await?;
-        step.invalid(&object, &create_errors(served, &context, &object))
-            .map_err(|error| error.warned(&warnings))?;
+        step.invalid(&object, &create_errors(served, &context, &object))?;
         if let Some(why) = strategy.forbidden(&object) {
             return Err(ApiError::forbidden(&served.name, object::name(&object), &why));
         }
         warnings.extend(strategy.warnings(&context, &object, None));
         strategy.canonicalize(&mut object);
-        gate.validate(Some(&object), None)
-            .await
-            .map_err(|error| error.warned(&warnings))?;
+        gate.validate(Some(&object), None).await?;
         warnings.extend(gate.take_warnings());
         self.check_belonging(grant, &object, None).await?;
         let along = self.along_create(&step, &object).await?;
@@ -200,11 +214,7 @@ impl Registry {
             .await?;
         let allotted = allotted.and(along);
         let revision = self.add(&step, &name, &object, &packed.value, &allotted).await?;
-        Ok(Written {
-            stored: packed.at(revision),
-            created: true,
-            warnings,
-        })
+        Ok(packed.at(revision))
     }
 
     /// Puts a new object where nothing is. Returns no revision if that was only tried.
@@ -393,20 +403,41 @@ impl Registry {
         managers: Managers,
         warnings: &[String],
     ) -> Result<Option<Written>, ApiError> {
+        let mut warnings = warnings.to_vec();
+        match self
+            .replace_once(step, entry, old, (wanted, managers), &mut warnings)
+            .await
+        {
+            Ok(stored) => Ok(stored.map(|stored| Written {
+                stored,
+                created: false,
+                warnings,
+            })),
+            Err(error) => Err(error.warned(&warnings)),
+        }
+    }
+
+    /// The same. What clients are to be warned of is added to `warnings`, however it ends.
+    async fn replace_once(
+        &self,
+        step: &Step<'_>,
+        entry: &Entry,
+        old: Old,
+        (wanted, managers): (Value, Managers),
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Stored>, ApiError> {
         let (target, served) = (step.target(), step.served());
         let strategy = served.strategy();
         let stored = entry.stored.as_ref().expect("only existing objects are replaced");
-        check_version(step, &wanted, stored).map_err(|error| error.warned(warnings))?;
+        check_version(step, &wanted, stored)?;
         let mut new = wanted;
         step.record_manager(self, Some(old.seen()), &mut new, managers).await;
         let old = old.stored;
         let mut new = to_stored(served, new);
         self.keep_belonging(target, &mut new, &old);
-        let mut warnings = warnings.to_vec();
         let subject = step.view.map_or(Subject::Resource, |view| Subject::Own(view.served()));
         let gate = Gate::new(self, step.grant, Doing::Update(step.options), subject).await?;
-        let mutated = mutate_update(&gate, step.view, new, &old).await;
-        let mut new = mutated.map_err(|error| error.warned(&warnings))?;
+        let mut new = mutate_update(&gate, step.view, new, &old).await?;
         warnings.extend(gate.take_warnings());
         warnings.extend(meta::dedup_owner_references(metadata_mut(&mut new), Admission::After));
         let context = step.context();
@@ -421,13 +452,11 @@ impl Registry {
         self.authorizer.check_escalation(step.grant, &new, Some(&old)).await?;
         let allotted = self.allot(target, &mut new, Some(&old), step.now).await?;
         Box::pin(self.fill_secret(target, &mut new)).await?;
-        let errors = update_errors(served, &context, &new, &old, &mut warnings);
-        step.invalid(&new, &errors).map_err(|error| error.warned(&warnings))?;
+        let errors = update_errors(served, &context, &new, &old, warnings);
+        step.invalid(&new, &errors)?;
         warnings.extend(strategy.warnings(&context, &new, Some(&old)));
         strategy.canonicalize(&mut new);
-        validate_update(&gate, step.view, &new, &old)
-            .await
-            .map_err(|error| error.warned(&warnings))?;
+        validate_update(&gate, step.view, &new, &old).await?;
         warnings.extend(gate.take_warnings());
         self.check_belonging(step.grant, &new, Some(&old)).await?;
         let along = self.along_update(step.grant, &new, &old).await?;
@@ -438,22 +467,17 @@ impl Registry {
         let packed = self
             .packed(&target.plane, served, target.definition.as_ref(), &mut new)
             .await?;
-        let written = |stored: Stored| Written {
-            stored,
-            created: false,
-            warnings,
-        };
         if goes_now(served, &new, &old) {
             let revision = self.remove(target, entry, &old, step.options.dry_run, along).await?;
-            return Ok(revision.map(|revision| written(packed.at(revision))));
+            return Ok(revision.map(|revision| packed.at(revision)));
         }
         let unchanged = !stored.is_stale() && read_back(packed.value.clone(), stored.revision)?.json() == stored.json();
         if unchanged || step.options.dry_run == DryRun::All {
-            return Ok(Some(written(packed.at(stored.revision))));
+            return Ok(Some(packed.at(stored.revision)));
         }
         let side = self.side.on_update(served, &new, &old)?.and(allotted).and(along);
         let revision = self.put_charged(step, entry, &packed.value, side, &new, &old).await?;
-        Ok(revision.map(|revision| written(packed.at(revision))))
+        Ok(revision.map(|revision| packed.at(revision)))
     }
 
     /// Replaces an object, with what the change takes from quotas.

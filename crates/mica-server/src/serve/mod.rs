@@ -40,7 +40,7 @@ use crate::plane::Plane;
 use crate::plane::directory::Directory;
 use crate::plane::kind::{GROUP, PLURAL};
 use crate::plane::lasting::Ending;
-use crate::registry::Registry;
+use crate::registry::{Registry, Warnings};
 use crate::request::{self, Address, Located, Path, Query, ResourcePath};
 use crate::scheme::Schemes;
 use crate::seal::Sealing;
@@ -96,7 +96,7 @@ pub(crate) struct Call<'a> {
     pub user: Arc<User>,
     pub located: Located,
     /// What clients are told whatever the answer is.
-    pub warnings: Vec<String>,
+    pub warnings: Warnings,
     /// What counts a watch while it lasts.
     pub watching: Option<Counted>,
     /// What ends a watch before its time.
@@ -239,7 +239,7 @@ async fn answer(
         query,
         user,
         located,
-        warnings: Vec::new(),
+        warnings: Warnings::default(),
         watching: entered.watching(),
         ending: None,
     };
@@ -266,15 +266,15 @@ async fn answer_resource(call: &mut Call<'_>, path: &ResourcePath) -> Result<Res
             break;
         }
         call.server.forget(&call.located.address).await;
-        call.warnings.clear();
+        call.warnings.lock().clear();
         answer = resource::answer(call, path).await;
     }
     match answer {
         Ok(mut response) => {
-            warn(&mut response, &call.warnings);
+            warn(&mut response, &call.warnings.lock());
             Ok(response)
         }
-        Err(error) => Err(error.warned(&call.warnings)),
+        Err(error) => Err(error.warned(&call.warnings.lock())),
     }
 }
 

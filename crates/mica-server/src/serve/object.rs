@@ -268,9 +268,9 @@ pub async fn delete(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>
     let media = media(call, Route::Object, served)?;
     let encoder = Encoder::new(served, media);
     let format = media.output.format.media_type();
-    let warnings = Mutex::default();
-    let deleted = call.server.registry.delete_warned(grant, &options, &warnings).await?;
-    let mut response = match deleted {
+    let registry = &call.server.registry;
+    let deleted = registry.delete_warned(grant, &options, &call.warnings).await?;
+    let response = match deleted {
         Deleted::Waiting(stored) => {
             // Upstream accepts, rather than does, only what an old client asked not to orphan.
             let code = if options.orphan_dependents == Some(false) {
@@ -299,7 +299,6 @@ pub async fn delete(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>
             respond(StatusCode::OK, format, Body::full(bytes))
         }
     };
-    warn(&mut response, &warnings.into_inner());
     Ok(response)
 }
 
@@ -309,24 +308,26 @@ pub async fn delete_collection(call: &mut Call<'_>, grant: &Grant) -> Result<Res
     let options = delete_options(call)?;
     warn_of_silence(call, served, &options);
     let media = media(call, Route::Object, served)?;
-    let (registry, warnings) = (&call.server.registry, Mutex::default());
-    let deleted = registry.delete_collection(grant, &list, &options, &warnings).await;
+    let registry = &call.server.registry;
+    let deleted = registry.delete_collection(grant, &list, &options, &call.warnings).await;
     let (items, revision) = deleted?;
     let meta = ListMeta {
         revision,
         ..ListMeta::default()
     };
     let bytes = Encoder::new(served, media).list(&meta, &items)?;
-    let mut response = respond(StatusCode::OK, media.output.format.media_type(), Body::full(bytes));
-    warn(&mut response, &warnings.into_inner());
-    Ok(response)
+    Ok(respond(
+        StatusCode::OK,
+        media.output.format.media_type(),
+        Body::full(bytes),
+    ))
 }
 
 /// Some kinds leave their dependents behind unless told otherwise, and say so.
-fn warn_of_silence(call: &mut Call<'_>, served: &Served, options: &DeleteOptions) {
+fn warn_of_silence(call: &Call<'_>, served: &Served, options: &DeleteOptions) {
     if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
         let warning = served.strategy().silent_deletion_warning();
-        call.warnings.extend(warning.map(str::to_owned));
+        call.warnings.lock().extend(warning.map(str::to_owned));
     }
 }
 

@@ -60,7 +60,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
         view.check_membership(call.server, organization).await?;
     }
     if let Some(text) = served.custom_kind().and_then(|kind| kind.deprecation.as_deref()) {
-        call.warnings.push(text.to_owned());
+        call.warnings.lock().push(text.to_owned());
     }
     if definition.is_some() {
         check_subresource(&served, path)?;

@@ -257,3 +257,82 @@ async fn a_pod_of_a_runtime_class_that_is_not_there_is_refused() {
     let made = api.post(PODS, &wanting).await.expect(201);
     assert_eq!(made["spec"]["overhead"], json!({"cpu": "250m"}));
 }
+
+#[tokio::test]
+async fn who_is_refused_is_warned_all_the_same() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(PODS, &pod("a")).await.expect(201);
+    let unknown = r#"299 - "unknown field \"zz\"""#;
+    let mut twice = pod("a");
+    twice["metadata"]["annotations"] = json!({"container.apparmor.security.beta.kubernetes.io/c": "unconfined"});
+    let known = api.post(PODS, &twice).await;
+    assert_eq!(known.code(), 409);
+    assert!(
+        known.header("warning").contains("deprecated since v1.30"),
+        "{}",
+        known.header("warning")
+    );
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    for (path, body, code) in [
+        (
+            format!("{PODS}/a/eviction"),
+            json!({"metadata": {"name": "b"}, "zz": 1}),
+            400,
+        ),
+        (
+            format!("{PODS}/a/eviction?dryRun=All"),
+            json!({"metadata": {"name": "a"}, "zz": 1}),
+            201,
+        ),
+        (
+            format!("{PODS}/a/binding"),
+            json!({"metadata": {"name": "b"}, "zz": 1}),
+            400,
+        ),
+        (
+            format!("{PODS}/a/binding"),
+            json!({"metadata": {"name": "a"}, "target": {"kind": "Pod"}, "zz": 1}),
+            500,
+        ),
+        (format!("{accounts}/absent/token"), json!({"spec": {}, "zz": 1}), 404),
+        (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(),
+            json!({"spec": {}, "zz": 1}),
+            422,
+        ),
+        (
+            "/apis/authentication.k8s.io/v1/tokenreviews".to_owned(),
+            json!({"spec": {}, "zz": 1}),
+            400,
+        ),
+    ] {
+        let answer = api.post(&path, &body).await;
+        assert_eq!(
+            (answer.code(), answer.headers("warning")),
+            (code, vec![unknown]),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_review_shows_who_manages_it_and_an_answered_one_nothing_of_the_question() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let review = json!({"metadata": {"name": "x"}, "spec": {"user": "u", "resourceAttributes": {"verb": "get"}}});
+    let refused = api
+        .post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+        .await;
+    assert!(
+        refused.message().contains(r#"{"name":"x","managedFields":[{"#),
+        "{}",
+        refused.message()
+    );
+    let myself = json!({"metadata": {"name": "x"}});
+    let answered = api
+        .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &myself)
+        .await
+        .expect(201);
+    assert_eq!(answered["metadata"]["name"], Value::Null);
+}
