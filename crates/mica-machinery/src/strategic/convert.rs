@@ -3,6 +3,8 @@
 //! After a strategic merge kube-apiserver fills the Go struct from the tree, not from JSON text, and that conversion has
 //! texts and leniencies of its own: integers too large for their type wrap around, and a float that is whole is an integer.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::facts::{Field, Shape, TypeId, facts};
@@ -36,10 +38,7 @@ fn check_shape(shape: &Shape, field: &Field, level: usize, value: &mut Value) ->
             members.try_for_each(|member| check_shape(element, field, level + 1, member))
         }
         Shape::Bytes if value.is_string() => Ok(()),
-        // A list of numbers would do; ours never comes to that, and what else it holds Go does not know how to make bytes of.
-        Shape::Bytes if value.as_array().is_some_and(|items| !items.is_empty()) => {
-            Err("unrecognized type: uint8".to_owned())
-        }
+        Shape::Bytes if value.is_array() => check_bytes(field, level, value),
         Shape::Bytes => Err(format!("cannot restore slice from {}", go_kind(value))),
         Shape::String if value.is_string() => Ok(()),
         // Go can make a text of an integer, though not this one, and of nothing else.
@@ -78,6 +77,20 @@ fn check_list(element: &Shape, field: &Field, level: usize, value: &mut Value) -
     items
         .iter_mut()
         .try_for_each(|item| check_shape(element, field, level + 1, item))
+}
+
+/// Bytes may be a list of numbers, too.
+fn check_bytes(field: &Field, level: usize, value: &mut Value) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    for item in value.as_array_mut().into_iter().flatten() {
+        if !item.is_null() {
+            check_shape(&Shape::Uint8, field, level + 1, item)?;
+        }
+        // What fits has been wrapped around to a byte.
+        bytes.push(item.as_u64().unwrap_or_default() as u8);
+    }
+    *value = STANDARD.encode(bytes).into();
+    Ok(())
 }
 
 fn check_integer(

@@ -131,6 +131,21 @@ fn a_document_that_no_longer_fits_its_type_is_422_and_shows_the_patch() {
 }
 
 #[test]
+fn bytes_may_be_a_list_of_numbers() {
+    for (list, bytes) in [(json!([]), ""), (json!([1, 258, 3.0, null]), "AQIDAA==")] {
+        let merged = merge(
+            "",
+            "ConfigMap",
+            configmap(json!({})),
+            json!({"binaryData": {"b": list}}),
+        );
+        assert_eq!(merged.expect("it fits").value["binaryData"]["b"], bytes);
+    }
+    let refused = error("ConfigMap", configmap(json!({})), json!({"binaryData": {"b": ["x"]}}));
+    assert!(refused.contains("unrecognized type: uint8"), "{refused}");
+}
+
+#[test]
 fn bodies_that_are_no_objects_are_400() {
     let ty = facts().kind("", "v1", "ConfigMap").expect("a built-in kind");
     let refused = |patch: &str| match strategic_merge(ty, &configmap(json!({})), patch.as_bytes(), Strictness::Ignore) {
