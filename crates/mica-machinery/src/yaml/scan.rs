@@ -205,7 +205,8 @@ impl Scanner {
 
     fn skip_to_next_token(&mut self) {
         loop {
-            if self.mark.column == 0 && self.look(0) == '\u{feff}' {
+            // Elsewhere a byte order mark is a character like others.
+            if self.mark.line == 0 && self.mark.column == 0 && self.look(0) == '\u{feff}' {
                 self.skip();
             }
             // A tab must not indent: not at the start of a line, nor after `-`, `?` and `:`.

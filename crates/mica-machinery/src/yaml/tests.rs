@@ -132,6 +132,18 @@ proptest::proptest! {
 }
 
 #[test]
+fn a_byte_order_mark_is_a_character_after_the_start() {
+    for (yaml, json) in [
+        ("\u{feff}a: 1\n", r#"{"a":1}"#),
+        ("\u{feff}\u{feff}a: 1\n", r#"{"a":1}"#),
+        ("a: 1\n\u{feff}b: 2\n", "{\"a\":1,\"\u{feff}b\":2}"),
+    ] {
+        let converted = to_json(yaml.as_bytes()).expect("YAML");
+        assert_eq!(String::from_utf8_lossy(&converted.json), json);
+    }
+}
+
+#[test]
 fn a_merge_key_prints_bare_and_does_not_read_back_as_in_go() {
     let yaml = from_json(&serde_json::json!({"<<": ["<<", "a"]}));
     assert_eq!(yaml, "<<:\n- <<\n- a\n");
