@@ -74,6 +74,12 @@ enum Floats {
     Raw,
 }
 
+/// Whether a float could have been written with `.0`: larger ones have no room for a fraction.
+fn is_small_whole(float: f64) -> bool {
+    const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
+    float.fract() == 0.0 && float.abs() < EXACT_BELOW
+}
+
 fn write_shape(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
     match (shape, value) {
         (Shape::Struct(id), Value::Object(map)) => write_struct(facts().ty(*id), map, out),
@@ -163,7 +169,9 @@ fn write_untyped(value: &Value, floats: Floats, out: &mut Vec<u8>) {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() && floats == Floats::Go => write_float(out, float),
+            Some(float) if number.is_f64() && (floats == Floats::Go || !is_small_whole(float)) => {
+                write_float(out, float);
+            }
             _ => out.extend_from_slice(number.to_string().as_bytes()),
         },
         Value::String(text) => write_string(text, out),

@@ -378,10 +378,11 @@ pub(crate) fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// A float in normal form: Go prints whole numbers without a fraction, so they are integers to whoever reads them.
+/// A float in normal form: Go prints whole numbers without a fraction, so they are integers to whoever reads them, all but `-0`.
 pub(crate) fn float_value(float: f64) -> Value {
     const EXACT: f64 = (1_u64 << 53) as f64;
-    if float.fract() == 0.0 && float.abs() <= EXACT {
+    let negative_zero = float == 0.0 && float.is_sign_negative();
+    if float.fract() == 0.0 && float.abs() <= EXACT && !negative_zero {
         return Value::from(float as i64);
     }
     Number::from_f64(float).map_or(Value::Null, Value::Number)

@@ -62,6 +62,69 @@ pub fn has_unpruned(schema: &Value) -> bool {
     own || inside.filter(|schema| schema.is_object()).any(has_unpruned)
 }
 
+/// Brings the metadata of resources in defaults into form. Upstream's check of a default does so along the way.
+pub fn coerce(schema: &mut Value) {
+    coerce_below(schema, Place::ResourceRoot, Metadata::No);
+}
+
+/// Whether a schema is that of a resource's apiVersion, kind or metadata, or below it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Metadata {
+    Yes,
+    No,
+}
+
+fn coerce_below(schema: &mut Value, place: Place, metadata: Metadata) {
+    let is_resource = is_resource(schema, place);
+    let metadata = if is_resource { Metadata::No } else { metadata };
+    if metadata == Metadata::No && schema.get("default").is_some_and(|default| !default.is_null()) {
+        let node = read(&mut Reader::for_defaults(), schema, is_resource);
+        let mut coerced = schema["default"].clone();
+        // What is refused has been, when the default was checked.
+        if embedded::coerce(
+            &node,
+            &mut coerced,
+            &Path::default(),
+            Malformed::Refuse,
+            &mut Vec::new(),
+        )
+        .is_ok()
+        {
+            schema["default"] = coerced;
+        }
+    }
+    if let Some(items) = schema.get_mut("items").filter(|items| items.is_object()) {
+        coerce_below(items, Place::Inside, metadata);
+    }
+    for (name, property) in schema
+        .get_mut("properties")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+    {
+        let is_metadata = is_resource && prune::META.contains(&name.as_str());
+        let metadata = if is_metadata { Metadata::Yes } else { metadata };
+        coerce_below(property, Place::Inside, metadata);
+    }
+}
+
+fn is_resource(schema: &Value, place: Place) -> bool {
+    place == Place::ResourceRoot || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true))
+}
+
+/// The schema of a default. Upstream takes the root for an embedded resource here, so that its default needs an
+/// apiVersion and a kind.
+fn read<'s>(reader: &mut Reader<'s>, schema: &'s Value, is_resource: bool) -> Node {
+    let place = if is_resource {
+        Place::ResourceRoot
+    } else {
+        Place::Inside
+    };
+    let mut node = reader.read(schema, place);
+    node.flags.embedded |= is_resource;
+    node
+}
+
 /// The resource that a default is in, and the way to it.
 #[derive(Clone)]
 struct Around<'s> {
@@ -109,8 +172,7 @@ struct Checker<'c> {
 
 impl Checker<'_> {
     fn visit<'s>(&mut self, schema: &'s Value, place: Place, around: &Around<'s>, path: &Path) {
-        let is_resource =
-            place == Place::ResourceRoot || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+        let is_resource = is_resource(schema, place);
         let own;
         let around = if is_resource {
             own = Around {
@@ -145,14 +207,8 @@ impl Checker<'_> {
 
     fn check(&mut self, schema: &Value, default: &Value, is_resource: bool, around: &Around<'_>, path: &Path) {
         let mut reader = Reader::for_defaults();
-        let place = if is_resource {
-            Place::ResourceRoot
-        } else {
-            Place::Inside
-        };
-        let mut node = reader.read(schema, place);
-        // Upstream takes the root for an embedded resource here, so that its default needs an apiVersion and a kind.
-        node.flags.embedded |= is_resource;
+        let node = read(&mut reader, schema, is_resource);
+        let mut coerced = default.clone();
         let invalid = |detail: String| show_as_go(Error::invalid(path, default.clone(), detail));
         if around.in_meta {
             if let Err(why) = check_in_resource(around, default) {
@@ -168,19 +224,18 @@ impl Checker<'_> {
                     self.errors.push(invalid("must not have unknown fields".to_owned()));
                 }
             }
-            let mut coerced = default.clone();
             if let Err(error) = embedded::coerce(&node, &mut coerced, path, Malformed::Refuse, &mut Vec::new()) {
                 self.errors.push(error);
                 return;
             }
             let mut errors = ErrorList::new();
-            embedded::check(&node, default, path, &mut errors);
+            embedded::check(&node, &coerced, path, &mut errors);
             if !errors.is_empty() {
                 self.errors.append(&mut errors);
                 return;
             }
         }
-        let mut errors = validate::check(&node, default, None).into_errors(path);
+        let mut errors = validate::check(&node, &coerced, None).into_errors(path);
         if !errors.is_empty() {
             self.errors.append(&mut errors);
             return;
@@ -189,7 +244,7 @@ impl Checker<'_> {
         let sets: Vec<RuleSet> = sites
             .map(|(schema, place)| RuleSet::compile(self.compiler, RuleSite { schema, place: *place }))
             .collect();
-        self.run_rules(&node, &sets, default, path);
+        self.run_rules(&node, &sets, &coerced, path);
     }
 
     /// Rules are run as on an update that changes nothing and as on a create, of which the dearer counts.

@@ -77,6 +77,57 @@ fn a_webhook_that_says_nothing_is_none() {
 }
 
 #[test]
+fn values_in_schemas_are_read_and_printed_again() {
+    let known = resource("customresourcedefinitions");
+    let ty = facts()
+        .kind(known.group, known.version, known.kind)
+        .expect("a known kind");
+    for (literal, printed) in [
+        ("1.0", "1"),
+        ("1e3", "1000"),
+        ("-0.0", "0"),
+        ("1.50", "1.5"),
+        ("1e-400", "0"),
+        ("1e-6", "0.000001"),
+        ("1e20", "100000000000000000000"),
+        ("1e21", "1e+21"),
+        ("9223372036854775808", "9223372036854776000"),
+        ("12345678901234567.0", "12345678901234568"),
+        (r#"{"b":[2.0],"a":null}"#, r#"{"a":null,"b":[2]}"#),
+    ] {
+        let inner = format!(r#"{{"default":{literal},"example":{literal},"enum":[{literal}],"maximum":-0.0}}"#);
+        let schema = format!(r#"{{"properties":{{"default":{{"items":{inner}}}}}}}"#);
+        let body = format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#);
+        let mut value = codec::decode(ty, body.as_bytes()).expect("decodes").value;
+        known.strategy.default(&mut value);
+        let mut text = Vec::new();
+        codec::encode(ty, &value, &mut text);
+        let text = String::from_utf8(text).expect("UTF-8");
+        let wanted = format!(r#"{{"default":{printed},"maximum":-0,"enum":[{printed}],"example":{printed}}}"#);
+        assert!(text.contains(&wanted), "{literal}: {text}");
+    }
+}
+
+#[test]
+fn resources_in_defaults_have_metadata_in_form() {
+    let given = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "unknown": 1, "labels": {}}});
+    let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
+    let mut body = definition(|body| {
+        body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({
+            "one": {"type": "object", "x-kubernetes-embedded-resource": true, "default": given},
+            "many": {"type": "array", "items": embedded, "default": [given]},
+            "other": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": given},
+        });
+    });
+    resource("customresourcedefinitions").strategy.canonicalize(&mut body);
+    let kept = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}});
+    let properties = &body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(properties["one"]["default"], kept);
+    assert_eq!(properties["many"]["default"], json!([kept]));
+    assert_eq!(properties["other"]["default"], given);
+}
+
+#[test]
 fn definitions_have_one_storage_version_and_schemas() {
     check(
         "customresourcedefinitions",

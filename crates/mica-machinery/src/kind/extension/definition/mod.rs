@@ -6,6 +6,7 @@
 mod conversion;
 mod naming;
 mod settle;
+mod value;
 mod version;
 
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::kind::check::{
 };
 use crate::kind::{NameUse, Strategy, WriteContext, condition};
 use crate::meta::FinalizerRule;
+use crate::schema::default_check;
 use crate::{names, object, time};
 use conversion::validate_conversion;
 use naming::{validate_approval, validate_name, validate_names};
@@ -30,6 +32,7 @@ pub struct Definition;
 
 impl Strategy for Definition {
     fn default(&self, object: &mut Value) {
+        schemas_mut(object).for_each(value::normalize);
         let kind = object::string(object, &["spec", "names", "kind"]).to_owned();
         set_default(object, &["spec", "names", "singular"], kind.to_lowercase());
         if !kind.is_empty() {
@@ -89,6 +92,10 @@ impl Strategy for Definition {
             return validate_names(new, &["status", "acceptedNames"]);
         }
         validate_all(new, Some(old))
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        schemas_mut(object).for_each(default_check::coerce);
     }
 
     fn warnings(&self, ctx: &WriteContext<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -185,6 +192,11 @@ fn unrecognized_formats(definition: &Value) -> Vec<String> {
         .into_iter()
         .flat_map(crate::schema::format::unrecognized)
         .collect()
+}
+
+fn schemas_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let versions = list_mut(object, &["spec", "versions"]).iter_mut();
+    versions.filter_map(|version| version.pointer_mut("/schema/openAPIV3Schema"))
 }
 
 fn versions(object: &Value) -> &[Value] {

@@ -24,8 +24,12 @@ pub(super) fn validate_name(object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     // Upstream asks the same of what a name would be made from, although there is one.
     let stem = object::string(object, &["metadata", "generateName"]);
-    if !stem.is_empty() && stem != wanted {
-        errors.push(Error::invalid(&metadata.child("generateName"), stem, must()));
+    if !stem.is_empty() {
+        let mut texts = names::name_is_dns_subdomain(stem, NameUse::Prefix);
+        if stem != wanted {
+            texts.push(must());
+        }
+        errors.extend(invalid_each(&metadata.child("generateName"), stem, texts));
     }
     let mut texts = names::name_is_dns_subdomain(name, NameUse::Name);
     if name != wanted {
