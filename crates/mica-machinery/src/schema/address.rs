@@ -1,4 +1,4 @@
-//! Whether a text is a URI, an email address or a MAC address, as Go's libraries judge.
+//! Whether a text is a URI or a MAC address, as Go's libraries judge.
 
 /// Whether Go's `url.ParseRequestURI` takes the text: an absolute URI or an absolute path.
 pub(crate) fn is_request_uri(text: &str) -> bool {
@@ -72,59 +72,6 @@ fn has_valid_escapes(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
     (0..bytes.len()).all(|at| bytes[at] != b'%' || (is_hex(at + 1) && is_hex(at + 2)))
-}
-
-/// Whether Go's `mail.ParseAddress` takes the text: an address alone, or a name and an address in angle brackets.
-pub(crate) fn is_email(text: &str) -> bool {
-    let text = text.trim_matches([' ', '\t']);
-    match text.strip_suffix('>') {
-        None => is_address(text),
-        Some(inside) => match inside.rfind('<') {
-            Some(at) => is_phrase(inside[..at].trim_matches([' ', '\t'])) && is_address(&inside[at + 1..]),
-            None => false,
-        },
-    }
-}
-
-fn is_address(text: &str) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else {
-        return false;
-    };
-    let local_ok = match local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(quoted) => is_quoted(quoted),
-        None => is_dot_atom(local),
-    };
-    let domain_ok = match domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(literal) => literal.parse::<std::net::IpAddr>().is_ok(),
-        None => is_dot_atom(domain),
-    };
-    local_ok && domain_ok
-}
-
-fn is_dot_atom(text: &str) -> bool {
-    text.split('.')
-        .all(|atom| !atom.is_empty() && atom.chars().all(is_atom_char))
-}
-
-fn is_atom_char(c: char) -> bool {
-    !c.is_ascii() || c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c)
-}
-
-fn is_phrase(text: &str) -> bool {
-    match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(quoted) => is_quoted(quoted),
-        None => text.chars().all(|c| is_atom_char(c) || matches!(c, ' ' | '\t' | '.')),
-    }
-}
-
-fn is_quoted(text: &str) -> bool {
-    let mut escaped = false;
-    let ok = text.chars().all(|c| {
-        let plain = escaped || (c != '"' && (c == ' ' || c == '\t' || !c.is_control()));
-        escaped = !escaped && c == '\\';
-        plain
-    });
-    ok && !escaped
 }
 
 /// Whether Go's `net.ParseMAC` takes the text: 6, 8 or 20 bytes, in pairs of digits or in fours.

@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::address;
 use super::matcher::Pattern;
 use super::node::{Type, Types};
+use super::{address, email};
 use crate::{duration, names};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,7 +163,7 @@ impl Format {
             Self::Password | Self::Int32 | Self::Int64 | Self::Float | Self::Double => true,
             Self::BsonObjectId => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
             Self::Uri => address::is_request_uri(text),
-            Self::Email => address::is_email(text),
+            Self::Email => email::is_email(text),
             Self::Hostname => is_hostname(text),
             Self::Ipv4 => text.contains('.') && names::parse_ip_sloppy(text).is_some(),
             Self::Ipv6 => text.contains(':') && text.parse::<Ipv6Addr>().is_ok(),
@@ -362,8 +362,38 @@ mod tests {
         check("duration", &["1h5m", "3 days", "2 weeks"], &["x", "5"]);
         check(
             "email",
-            &["a@b.example", "Bob <a@b.example>"],
-            &["a.b", "@", "a@", "a b@c"],
+            &[
+                "a@b.example",
+                "Bob <a@b.example>",
+                "a@b.c (x)",
+                " a@ b.c (x(y)z) (w)",
+                "\"a b\"@[::1]",
+                "Bob \"the.\" . R (x) <a@b>",
+                "group: a@b ;",
+                "g:x <a@b> (y);(z)",
+                "=?utf-8?q?=41?= <a@b>",
+                "é@ü",
+            ],
+            &[
+                "a.b",
+                "@",
+                "a@",
+                "a b@c",
+                "\"\"@b.c",
+                "a.@b",
+                "a@b..c",
+                "a@b (x",
+                "g:;",
+                "g:a@b,c@d;",
+                "g:h:a@b;;",
+                "<a@b",
+                "a@[x]",
+                "=?koi8-r?q?=41?= <a@b>",
+                "a@b (=?koi8-r?b?QQ==?=)",
+                "a@b, c@d",
+                "",
+                "\"a\nb\"@c",
+            ],
         );
         check("hostname", &["a.example.org", "A-1"], &["-a", "a..b", "under_score!"]);
         check("ipv4", &["10.0.0.1", "010.0.0.1"], &["10.0.0.256", "::1"]);

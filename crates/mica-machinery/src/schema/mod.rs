@@ -11,6 +11,7 @@ mod address;
 pub mod column;
 mod default;
 pub mod default_check;
+mod email;
 mod embedded;
 mod expression;
 mod failure;
