@@ -378,6 +378,19 @@ impl ApiError {
         )
     }
 
+    /// The same, where the name may have been made here.
+    pub fn without_unique_name(mut self) -> Self {
+        if !self.is_already_exists() {
+            return self;
+        }
+        if let Body::Status(status) = &mut self.body {
+            status
+                .message
+                .push_str(", the server was not able to generate a unique name for the object");
+        }
+        self.with_retry_after(1)
+    }
+
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quote(name));
         Self::about(

@@ -81,23 +81,48 @@ pub enum Next {
     Remove,
 }
 
-/// The conflict of a precondition, as the reason in a 409 that names the kind; `None` if all hold.
-pub fn precondition_conflict(metadata: &Value, options: &DeleteOptions) -> Option<String> {
-    let check = |wanted: &Option<String>, field: &str, word: &str, end: &str| {
-        let actual = object::string(metadata, &[field]);
-        let wanted = wanted.as_deref().filter(|wanted| *wanted != actual)?;
-        Some(format!(
-            "the {word} in the precondition ({wanted}) does not match the {word} in record ({actual}). The object might have been {end}"
-        ))
-    };
-    check(&options.uid, "uid", "UID", "deleted and then recreated").or_else(|| {
-        check(
-            &options.resource_version,
-            "resourceVersion",
-            "ResourceVersion",
-            "modified",
+/// What a deletion asks of the object, and what is there instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmet {
+    field: &'static str,
+    wanted: String,
+    actual: String,
+}
+
+impl Unmet {
+    /// The words of kinds that upstream deletes in a way of their own.
+    pub fn of_itself(&self) -> String {
+        let Unmet { field, wanted, actual } = self;
+        format!("Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {actual}")
+    }
+}
+
+impl std::fmt::Display for Unmet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unmet { field, wanted, actual } = self;
+        let end = match *field {
+            "UID" => "deleted and then recreated",
+            _ => "modified",
+        };
+        write!(
+            f,
+            "the {field} in the precondition ({wanted}) does not match the {field} in record ({actual}). The object might have been {end}"
         )
-    })
+    }
+}
+
+/// The precondition of a deletion that the object does not meet.
+pub fn unmet_precondition(metadata: &Value, options: &DeleteOptions) -> Option<Unmet> {
+    let check = |wanted: &Option<String>, json: &str, field| {
+        let actual = object::string(metadata, &[json]);
+        let wanted = wanted.as_deref().filter(|wanted| *wanted != actual)?;
+        Some(Unmet {
+            field,
+            wanted: wanted.to_owned(),
+            actual: actual.to_owned(),
+        })
+    };
+    check(&options.uid, "uid", "UID").or_else(|| check(&options.resource_version, "resourceVersion", "ResourceVersion"))
 }
 
 /// Decides a deletion. `graceful` is the kind's rule: given the requested grace period, the one to use, or `None` if the

@@ -20,8 +20,8 @@ mod update;
 
 pub use create::{FinalizerRule, create_errors, kube_finalizer_errors};
 pub use delete::{
-    DeleteOptions, Deletion, GarbagePolicy, Next, deletion_plan, finalizers_for_deletion, is_deleted_by_update,
-    precondition_conflict,
+    DeleteOptions, Deletion, GarbagePolicy, Next, Unmet, deletion_plan, finalizers_for_deletion, is_deleted_by_update,
+    unmet_precondition,
 };
 pub(crate) use options::is_print;
 pub use options::{

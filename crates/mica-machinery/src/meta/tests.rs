@@ -284,8 +284,13 @@ fn a_graceful_kind_waits_and_may_only_shorten() {
 #[test]
 fn preconditions_and_options_are_checked() {
     let metadata = json!({"uid": "u", "resourceVersion": "7"});
-    let conflict =
-        |options: Value| precondition_conflict(&metadata, &DeleteOptions::from_value(&options)).unwrap_or_default();
+    let conflict = |options: Value| match unmet_precondition(&metadata, &DeleteOptions::from_value(&options)) {
+        Some(unmet) => unmet.to_string(),
+        None => String::new(),
+    };
+    let of_itself = DeleteOptions::from_value(&json!({"preconditions": {"uid": "v"}}));
+    expect!["Precondition failed: UID in precondition: v, UID in object meta: u"]
+        .assert_eq(&unmet_precondition(&metadata, &of_itself).map_or_else(String::new, |unmet| unmet.of_itself()));
     assert_eq!(
         conflict(json!({"preconditions": {"uid": "u", "resourceVersion": "7"}})),
         ""

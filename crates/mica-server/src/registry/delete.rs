@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::form::read_back;
-use super::{Registry, check_state, stored_value};
+use super::{Entry, Registry, check_state, stored_value};
 use crate::admission::{Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
@@ -49,7 +49,13 @@ impl Registry {
         options: &DeleteOptions,
         warnings: &Warnings,
     ) -> Result<Deleted, ApiError> {
-        refuse_immortal(&grant.target)?;
+        let target = &grant.target;
+        if target.served.is_namespaces() && IMMORTAL_NAMESPACES.contains(&target.object()) {
+            // What was meant to be deleted may not be there at all.
+            let (_, stored, shown) = self.doomed(target).await?;
+            check_preconditions(target, &stored, &stored_value(&target.served, &shown)?, options)?;
+            refuse_immortal(target)?;
+        }
         self.delete_until_done(grant, options, warnings).await
     }
 
@@ -81,6 +87,19 @@ impl Registry {
         ))
     }
 
+    /// What is to be deleted: where it is, as it is there, and as it is shown.
+    async fn doomed(&self, target: &Target) -> Result<(Entry, Stored, Stored), ApiError> {
+        let served = &target.served;
+        let entry = self.target_entry(target).await?;
+        let Some(stored) = entry.stored.clone() else {
+            return Err(ApiError::not_found(&served.name, target.object()));
+        };
+        let shown = self
+            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
+            .await?;
+        Ok((entry, stored, shown))
+    }
+
     /// One try. `None`: another write came between.
     async fn try_delete(
         &self,
@@ -95,26 +114,9 @@ impl Registry {
         } else {
             DryRun::All
         };
-        let entry = self.target_entry(target).await?;
-        let Some(stored) = entry.stored.clone() else {
-            return Err(ApiError::not_found(&served.name, target.object()));
-        };
-        let shown = self
-            .present(&target.plane, served, target.definition.as_ref(), stored.clone())
-            .await?;
+        let (entry, stored, shown) = self.doomed(target).await?;
         let old = stored_value(served, &shown)?;
-        let mut named = old["metadata"].clone();
-        if options.resource_version == Some(stored.own.to_string()) {
-            object::set(&mut named, &["resourceVersion"], stored.own.to_string());
-        }
-        if let Some(why) = meta::precondition_conflict(&named, options) {
-            return Err(ApiError::precondition_failed(
-                served.group(),
-                served.kind(),
-                target.object(),
-                &why,
-            ));
-        }
+        check_preconditions(target, &stored, &old, options)?;
         let now = jiff::Timestamp::now();
         let (plan, begins) = plan(target, &old, options, now);
         if plan != Deletion::Pending {
@@ -205,6 +207,25 @@ impl Registry {
         let items: Vec<Option<Stored>> = deleted.try_buffered(WORKERS).try_collect().await?;
         Ok((items.into_iter().flatten().collect(), revision))
     }
+}
+
+/// Refuses the deletion of another object, or of another state of it, than the one that is meant.
+fn check_preconditions(target: &Target, stored: &Stored, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let served = &target.served;
+    let mut named = old["metadata"].clone();
+    if options.resource_version == Some(stored.own.to_string()) {
+        object::set(&mut named, &["resourceVersion"], stored.own.to_string());
+    }
+    let Some(unmet) = meta::unmet_precondition(&named, options) else {
+        return Ok(());
+    };
+    // Those that empty themselves first look for themselves, with other words.
+    let looks_itself = served.is_namespaces() || served.is_definitions();
+    Err(if looks_itself {
+        ApiError::conflict(&served.name, target.object(), &unmet.of_itself())
+    } else {
+        ApiError::precondition_failed(served.group(), served.kind(), target.object(), &unmet.to_string())
+    })
 }
 
 fn refuse_immortal(target: &Target) -> Result<(), ApiError> {

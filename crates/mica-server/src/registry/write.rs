@@ -110,18 +110,21 @@ impl Registry {
         check_state(grant)?;
         // Only here: what applying or replacing makes keeps even a time of deletion that it names, as upstream.
         meta::wipe_system_fields(metadata_mut(&mut request.object));
-        let generates = object::name(&request.object).is_empty()
-            && !object::string(&request.object, &["metadata", "generateName"]).is_empty();
-        if !generates {
+        if object::string(&request.object, &["metadata", "generateName"]).is_empty() {
             return self.try_create(grant, request).await;
         }
-        for _ in 1..NAME_TRIES {
-            match self.try_create(grant, request.clone()).await {
-                Err(error) if error.is_already_exists() => {}
-                answer => return answer,
+        if object::name(&request.object).is_empty() {
+            for _ in 1..NAME_TRIES {
+                match self.try_create(grant, request.clone()).await {
+                    Err(error) if error.is_already_exists() => {}
+                    answer => return answer,
+                }
             }
         }
-        self.try_create(grant, request).await
+        // Upstream looks only at what a name could have been made from, also where the name was given.
+        self.try_create(grant, request)
+            .await
+            .map_err(ApiError::without_unique_name)
     }
 
     pub(super) async fn try_create(&self, grant: &Grant, request: WriteRequest) -> Result<Written, ApiError> {
