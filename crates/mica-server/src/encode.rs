@@ -106,20 +106,35 @@ impl<'a> Encoder<'a> {
                     "" => json!({}),
                     text => json!({"resourceVersion": text}),
                 };
-                self.table(version, metadata, vec![self.row(&value)], Columns::Defined)
+                finish(
+                    self.table(version, &metadata, &[value], Columns::Defined),
+                    self.media.output,
+                )
             }
         })
     }
 
-    fn table(&self, version: MetaVersion, metadata: Value, rows: Vec<Value>, columns: Columns) -> Bytes {
-        let rows = if rows.is_empty() && self.nothing_is_null() {
-            Value::Null
-        } else {
-            rows.into()
-        };
-        let table = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": metadata,
-            "columnDefinitions": self.columns(columns), "rows": rows});
-        untyped(&table, self.media.output)
+    fn table(&self, version: MetaVersion, metadata: &Value, values: &[Value], columns: Columns) -> Vec<u8> {
+        let mut table = self.table_head(version, metadata, columns).into_bytes();
+        if values.is_empty() && self.nothing_is_null() {
+            table.pop();
+            table.extend_from_slice(b"null}");
+            return table;
+        }
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 {
+                table.push(b',');
+            }
+            self.write_row(value, &mut table);
+        }
+        table.extend_from_slice(b"]}");
+        table
+    }
+
+    /// A table up to its first row.
+    fn table_head(&self, version: MetaVersion, metadata: &Value, columns: Columns) -> String {
+        let field = format!("columnDefinitions\":{},\"rows", self.columns(columns));
+        json_head("Table", version.api_version(), metadata, &field)
     }
 
     /// Upstream's default table of nothing has null for rows; those of its own printers are empty.
@@ -129,42 +144,62 @@ impl<'a> Encoder<'a> {
             .is_some_and(|row| row.strategy.columns() == mica_machinery::kind::column::DEFAULT)
     }
 
-    fn columns(&self, columns: Columns) -> Value {
+    fn columns(&self, columns: Columns) -> String {
+        let text = |text: &str| {
+            let mut json = Vec::new();
+            codec::write_string(text, &mut json);
+            String::from_utf8(json).expect("JSON is UTF-8")
+        };
+        let column = |column: scheme::Column<'_>| {
+            format!(
+                r#"{{"name":{},"type":{},"format":{},"description":{},"priority":{}}}"#,
+                text(column.name),
+                text(column.r#type),
+                text(column.format),
+                text(column.description),
+                column.priority
+            )
+        };
         match columns {
-            Columns::Omitted => Value::Null,
-            Columns::Defined => self
-                .served
-                .columns()
-                .into_iter()
-                .map(|column| {
-                    json!({"name": column.name, "type": column.r#type, "format": column.format,
-                        "description": column.description, "priority": column.priority})
-                })
-                .collect(),
+            Columns::Omitted => "null".to_owned(),
+            Columns::Defined => {
+                let columns: Vec<String> = self.served.columns().into_iter().map(column).collect();
+                format!("[{}]", columns.join(","))
+            }
         }
     }
 
     /// An object's row of a table.
-    fn row(&self, value: &Value) -> Value {
+    fn write_row(&self, value: &Value, out: &mut Vec<u8>) {
         let stored_form = match self.served.face() {
             Some(stored) => (stored.to_stored)(value.clone()),
             None => value.clone(),
         };
         let cells = self.served.cells(&stored_form, self.now);
-        let Form::Table(version) = self.media.form() else {
-            return Value::Null;
-        };
-        let object = match self.media.include {
-            Include::None => Value::Null,
-            Include::Metadata => partial(value, version),
-            Include::Object => value.clone(),
-        };
-        let mut row = json!({"cells": cells});
-        if let Some(conditions) = self.served.row_conditions(&stored_form) {
-            row["conditions"] = conditions;
+        self.write_cells(cells, self.served.row_conditions(&stored_form), value, out);
+    }
+
+    /// A row with these cells. Go prints the fields of a row, and of an object in it, in the order of their structs.
+    fn write_cells(&self, cells: Vec<Value>, conditions: Option<Value>, value: &Value, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"cells":"#);
+        codec::encode_untyped(&cells.into(), out);
+        if let Some(Value::Array(conditions)) = conditions {
+            for (at, condition) in conditions.iter().enumerate() {
+                out.extend_from_slice(if at == 0 { br#","conditions":["# } else { b"," });
+                write_fields(condition, &["type", "status", "reason", "message"], out);
+            }
+            out.push(b']');
         }
-        row["object"] = object;
-        row
+        out.extend_from_slice(br#","object":"#);
+        match (self.media.form(), self.media.include) {
+            (Form::Table(version), Include::Metadata) => {
+                let ty = facts().well_known().partial_object_metadata;
+                codec::encode(ty, &partial(value, version), out);
+            }
+            (_, Include::Object) => self.served.encode(value, out),
+            _ => out.extend_from_slice(b"null"),
+        }
+        out.push(b'}');
     }
 
     /// The whole object in the client's format.
@@ -200,17 +235,7 @@ impl<'a> Encoder<'a> {
             }
             Form::Whole => json_head(&self.served.list_kind(), &self.served.api_version, &metadata, "items"),
             Form::Partial(version) => json_head("PartialObjectMetadataList", version.api_version(), &metadata, "items"),
-            Form::Table(version) => {
-                let mut columns = Vec::new();
-                codec::encode_untyped(&self.columns(Columns::Defined), &mut columns);
-                let columns = String::from_utf8(columns).expect("JSON is UTF-8");
-                json_head(
-                    "Table",
-                    version.api_version(),
-                    &metadata,
-                    &format!("columnDefinitions\":{columns},\"rows"),
-                )
-            }
+            Form::Table(version) => self.table_head(version, &metadata, Columns::Defined),
         };
         head.into()
     }
@@ -262,7 +287,7 @@ impl<'a> Encoder<'a> {
                     &mut json,
                 );
             }
-            Form::Table(_) => encode_row(&self.row(&value), &mut json),
+            Form::Table(_) => self.write_row(&value, &mut json),
         }
         json
     }
@@ -290,7 +315,11 @@ impl<'a> Encoder<'a> {
                 }
             }
             Form::Partial(version) => {
-                let items: Vec<Value> = values.iter().map(|value| partial(value, version)).collect();
+                // Upstream begins without a list.
+                let items = match values.is_empty() {
+                    true => Value::Null,
+                    false => values.iter().map(|value| partial(value, version)).collect(),
+                };
                 let (kind, api_version) = ("PartialObjectMetadataList", version.api_version());
                 let list = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
                 document(
@@ -303,8 +332,10 @@ impl<'a> Encoder<'a> {
                 if let Some(order) = self.served.strategy().table_order() {
                     values.sort_by_key(order);
                 }
-                let rows = values.iter().map(|value| self.row(value)).collect();
-                self.table(version, metadata, rows, Columns::Defined)
+                finish(
+                    self.table(version, &metadata, &values, Columns::Defined),
+                    self.media.output,
+                )
             }
         })
     }
@@ -333,10 +364,8 @@ impl<'a> Encoder<'a> {
                 } else {
                     Columns::Omitted
                 };
-                let rv = object::string(&value, &["metadata", "resourceVersion"]).to_owned();
-                let table = json!({"kind": "Table", "apiVersion": version.api_version(),
-                    "metadata": {"resourceVersion": rv}, "columnDefinitions": self.columns(columns), "rows": [self.row(&value)]});
-                untyped_frame(event_type, &table)
+                let metadata = json!({"resourceVersion": object::string(&value, &["metadata", "resourceVersion"])});
+                frame_of(event_type, &self.table(version, &metadata, &[value], columns))
             }
         })
     }
@@ -350,16 +379,11 @@ impl<'a> Encoder<'a> {
         let value = json!({"kind": self.served.kind(), "apiVersion": self.served.api_version, "metadata": metadata});
         match self.media.form() {
             Form::Table(version) => {
-                let cells = self.served.cells(&value, self.now);
-                let object = match self.media.include {
-                    Include::None => Value::Null,
-                    Include::Metadata => partial(&value, version),
-                    Include::Object => value,
-                };
-                let table = json!({"kind": "Table", "apiVersion": version.api_version(),
-                    "metadata": {"resourceVersion": revision.to_string()}, "columnDefinitions": null,
-                    "rows": [{"cells": cells, "object": object}]});
-                Ok(untyped_frame("BOOKMARK", &table))
+                let metadata = json!({"resourceVersion": revision.to_string()});
+                let mut table = self.table_head(version, &metadata, Columns::Omitted).into_bytes();
+                self.write_cells(self.served.cells(&value, self.now), None, &value, &mut table);
+                table.extend_from_slice(b"]}");
+                Ok(frame_of("BOOKMARK", &table))
             }
             _ => self.watch_value("BOOKMARK", value, FirstEvent::No),
         }
@@ -472,8 +496,14 @@ fn finish(mut json: Vec<u8>, output: Output) -> Bytes {
 }
 
 fn untyped_frame(event_type: &str, value: &Value) -> Bytes {
+    let mut json = Vec::new();
+    codec::encode_untyped(value, &mut json);
+    frame_of(event_type, &json)
+}
+
+fn frame_of(event_type: &str, json: &[u8]) -> Bytes {
     let mut out = format!(r#"{{"type":"{event_type}","object":"#).into_bytes();
-    codec::encode_untyped(value, &mut out);
+    out.extend_from_slice(json);
     finish_frame(out)
 }
 
@@ -502,6 +532,17 @@ fn json_head(kind: &str, api_version: &str, metadata: &Value, last_field: &str) 
     format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{meta}}},"{last_field}":["#)
 }
 
-fn encode_row(row: &Value, out: &mut Vec<u8>) {
-    codec::encode_untyped(row, out);
+/// The fields that a value has, in this order.
+fn write_fields(value: &Value, fields: &[&str], out: &mut Vec<u8>) {
+    out.push(b'{');
+    let found = fields.iter().filter_map(|field| Some((field, value.get(field)?)));
+    for (at, (field, value)) in found.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        codec::write_string(field, out);
+        out.push(b':');
+        codec::encode_untyped(value, out);
+    }
+    out.push(b'}');
 }

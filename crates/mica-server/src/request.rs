@@ -276,10 +276,10 @@ impl Verb {
     pub fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
         let named = path.name.is_some();
         Some(match *method {
-            Method::GET if path.legacy_watch => Self::Watch,
-            Method::GET if named => Self::Get,
-            Method::GET if query.flag("watch") => Self::Watch,
-            Method::GET => Self::List,
+            Method::GET | Method::HEAD if path.legacy_watch => Self::Watch,
+            Method::GET | Method::HEAD if named => Self::Get,
+            Method::GET | Method::HEAD if query.flag("watch") => Self::Watch,
+            Method::GET | Method::HEAD => Self::List,
             Method::POST => Self::Create,
             Method::PUT => Self::Update,
             Method::PATCH => Self::Patch,

@@ -33,7 +33,7 @@ pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Bo
     }
     let served = &grant.target.served;
     let options = WriteOptions::read(&call.query, WriteUse::Create)?;
-    let media = resource::media(call, Route::Object, served)?;
+    let media = resource::checked_media(call, Route::Object, served)?;
     let format = negotiate::body_format(call.header(&http::header::CONTENT_TYPE))?;
     let read = body::read(format, &call.body, objects::wanted(served), options.field_validation)?;
     call.warnings.lock().extend(read.warnings);

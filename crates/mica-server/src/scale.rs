@@ -94,7 +94,7 @@ impl<'a> Scaling<'a> {
     }
 
     async fn get(&self, call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
-        let media = resource::media(call, Route::Object, self.served)?;
+        let media = resource::checked_media(call, Route::Object, self.served)?;
         let version = call.query.text("resourceVersion");
         let stored = call.server.registry.get(grant, version).await?;
         let shown = self.shown(&served_value(&self.target.served, &stored)?)?;
@@ -109,7 +109,7 @@ impl<'a> Scaling<'a> {
 
     async fn put(&self, call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
         let options = WriteOptions::read(&call.query, WriteUse::Update)?;
-        let media = resource::media(call, Route::Object, self.served)?;
+        let media = resource::checked_media(call, Route::Object, self.served)?;
         let format = negotiate::body_format(call.header(&CONTENT_TYPE))?;
         let wanted = objects::wanted(self.served);
         let read =
@@ -139,7 +139,7 @@ impl<'a> Scaling<'a> {
             return self.apply(call, grant).await;
         }
         let options = WriteOptions::read(&call.query, WriteUse::Patch)?;
-        let media = resource::media(call, Route::Object, self.served)?;
+        let media = resource::checked_media(call, Route::Object, self.served)?;
         let validation = options.field_validation;
         let manager = resource::manager(call, &options.field_manager);
         let change = |old: &Value| {
@@ -161,7 +161,7 @@ impl<'a> Scaling<'a> {
 
     async fn apply(&self, call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
         let options = WriteOptions::read(&call.query, WriteUse::Apply)?;
-        let media = resource::media(call, Route::Object, self.served)?;
+        let media = resource::checked_media(call, Route::Object, self.served)?;
         let (applied, warnings) = objects::applied(call, options.field_validation)?;
         let manager = options.field_manager.clone();
         let change = |old: &Value| {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use http::Response;
+use http::{Method, Response};
 use mica_machinery::object;
 use mica_store::Key;
 use serde_json::Value;
@@ -47,7 +47,8 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
         trail.allowed(permit.reason(), None);
     }
     let (served, everywhere) = find(call, path).await?;
-    if path.name.is_some() || path.subresource.is_some() || !served.has_verb(verb.as_str()) {
+    let head = call.parts.method == Method::HEAD;
+    if head || path.name.is_some() || path.subresource.is_some() || !served.has_verb(verb.as_str()) {
         return Err(ApiError::method_not_allowed());
     }
     if let Some(platform) = everywhere.as_ref().filter(|everywhere| everywhere.platform().is_some())
@@ -74,6 +75,7 @@ pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<R
                 .list_all_planes(&permit, &served, everywhere.as_ref(), namespace, &options)
                 .await
                 .map_err(|error| not_ready(error, &served))?;
+            resource::check_form(call, Route::Collection, &served, media)?;
             respond_list(Shown { served, media, origins }, listing).await
         }
         Verb::Watch => {

@@ -467,10 +467,11 @@ fn an_empty_list_in_the_request_is_a_reset() {
 
 #[test]
 fn the_manager_is_the_first_word_of_the_user_agent() {
-    assert_eq!(manager_of_user_agent("kubectl/v1.36 (linux/amd64)"), "kubectl");
-    assert_eq!(manager_of_user_agent("my tool\u{7}\u{200b}"), "my tool");
-    assert_eq!(manager_of_user_agent(&"é".repeat(100)).len(), 128);
-    assert_eq!(manager_of_user_agent(""), "");
+    assert_eq!(manager_of_user_agent(b"kubectl/v1.36 (linux/amd64)"), "kubectl");
+    assert_eq!(manager_of_user_agent("my tool\u{7}\u{200b}".as_bytes()), "my tool");
+    assert_eq!(manager_of_user_agent("é".repeat(100).as_bytes()).len(), 128);
+    assert_eq!(manager_of_user_agent(b"a\xff\xe2\x82b/c"), "a\u{fffd}\u{fffd}\u{fffd}b");
+    assert_eq!(manager_of_user_agent(b""), "");
 }
 
 proptest! {

@@ -317,10 +317,15 @@ pub fn equal_but_for_managers(new: &Value, old: &Value) -> bool {
 }
 
 /// The manager's name that a User-Agent stands for: what comes before the first slash, as far as it is printable.
-pub fn manager_of_user_agent(user_agent: &str) -> String {
-    let first = user_agent.split('/').next().unwrap_or_default();
+/// What is no UTF-8 is shown as such, byte for byte.
+pub fn manager_of_user_agent(user_agent: &[u8]) -> String {
+    let first = user_agent.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let chars = first.utf8_chunks().flat_map(|chunk| {
+        let broken = std::iter::repeat_n(char::REPLACEMENT_CHARACTER, chunk.invalid().len());
+        chunk.valid().chars().chain(broken)
+    });
     let mut name = String::new();
-    for c in first.chars().filter(|c| crate::meta::is_print(*c)) {
+    for c in chars.filter(|c| crate::meta::is_print(*c)) {
         if name.len() + c.len_utf8() > crate::meta::FIELD_MANAGER_MAX {
             break;
         }

@@ -37,22 +37,23 @@ pub fn stream(asked: Asked<'_>, route: Route, encodings: Encodings) -> Result<Ou
 
 /// How an error is encoded: never converted, and indented JSON when nothing the client accepts fits.
 pub fn error_output(asked: Asked<'_>) -> Output {
-    let plain = |_: Format, params: &Params<'_>| (!params.converts()).then_some(None);
-    match choose(asked.accept, plain) {
-        Some((format, _, params)) => {
-            let indented = params.pretty || is_pretty(asked.query, asked.user_agent);
-            let pretty = if indented { Pretty::Indented } else { Pretty::Compact };
-            Output {
-                format,
-                conversion: None,
-                pretty,
-            }
-        }
-        None => Output {
-            pretty: Pretty::Indented,
-            ..Output::JSON
-        },
-    }
+    plain(asked).unwrap_or(Output {
+        pretty: Pretty::Indented,
+        ..Output::JSON
+    })
+}
+
+/// What the client accepts for something that has no other shape than its own.
+fn plain(asked: Asked<'_>) -> Option<Output> {
+    let unconverted = |_: Format, params: &Params<'_>| (!params.converts()).then_some(None);
+    let (format, _, params) = choose(asked.accept, unconverted)?;
+    let indented = params.pretty || is_pretty(asked.query, asked.user_agent);
+    let pretty = if indented { Pretty::Indented } else { Pretty::Compact };
+    Some(Output {
+        format,
+        conversion: None,
+        pretty,
+    })
 }
 
 /// How `/api` and `/apis` are answered.
@@ -63,9 +64,15 @@ pub enum Discovery {
     Plain(Output),
 }
 
-/// The answer's shape for `/api` and `/apis`.
-pub fn discovery(asked: Asked<'_>) -> Result<Discovery, Refusal> {
-    routed(asked.accept, Route::Object)?;
+/// The encoding of a document that has no other shape than its own.
+pub fn document(asked: Asked<'_>, route: Route) -> Result<Output, Refusal> {
+    routed(asked.accept, route)?;
+    plain(asked).ok_or_else(|| Refusal::NotAcceptable(media_types()))
+}
+
+/// The answer's shape for `/api`, which is routed, and `/apis`, which is not.
+pub fn discovery(asked: Asked<'_>, route: Route) -> Result<Discovery, Refusal> {
+    routed(asked.accept, route)?;
     let aggregated = |_: Format, params: &Params<'_>| {
         let wanted =
             params.kind == "APIGroupDiscoveryList" && params.group == "apidiscovery.k8s.io" && params.version == "v2";
@@ -76,7 +83,7 @@ pub fn discovery(asked: Asked<'_>) -> Result<Discovery, Refusal> {
     {
         return Ok(Discovery::Aggregated(format));
     }
-    output(asked, Route::Object, Encodings::All).map(Discovery::Plain)
+    document(asked, route).map(Discovery::Plain)
 }
 
 /// Upstream's rule: `?pretty` decides if it has a value; otherwise tools that people look at get indentation.
@@ -95,7 +102,7 @@ pub fn is_pretty(query: &str, user_agent: &str) -> bool {
 
 /// The router's check: some clause, without its parameters, must be `*/*` or exactly one of the route's types. That is why
 /// `application/*` is refused although the handler would understand it.
-fn routed(accept: &str, route: Route) -> Result<(), Refusal> {
+pub fn routed(accept: &str, route: Route) -> Result<(), Refusal> {
     let types: &[Format] = match route {
         Route::None => return Ok(()),
         Route::JsonOnly => &[Format::Json],

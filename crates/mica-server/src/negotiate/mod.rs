@@ -9,7 +9,7 @@ mod body;
 
 use http::StatusCode;
 
-pub use accept::{Discovery, discovery, error_output, is_pretty, output, stream};
+pub use accept::{Discovery, discovery, document, error_output, is_pretty, output, routed, stream};
 pub use body::{PatchType, body_format, patch_type};
 
 use crate::error::ApiError;
@@ -100,13 +100,13 @@ impl Output {
 /// What upstream's router declares for a path, where it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// One object, and every write; discovery documents.
+    /// One object, and every write; `/api`, and discovery of versions of built-in kinds.
     Object,
     /// A GET of a collection, which can also be a watch, and the old `/watch/` paths.
     Collection,
     /// `/version`.
     JsonOnly,
-    /// Custom resources: not routed.
+    /// Custom resources and their discovery, and the documents of groups: not routed.
     None,
 }
 

@@ -154,7 +154,7 @@ fn errors_are_never_converted() {
 #[test]
 fn discovery_is_aggregated_on_request() {
     fn ask(accept: &str) -> Result<Discovery, Refusal> {
-        discovery(asked(accept))
+        discovery(asked(accept), Route::Object)
     }
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     assert_eq!(ask(aggregated), Ok(Discovery::Aggregated(Format::Json)));

@@ -12,7 +12,7 @@ use crate::encode;
 use crate::error::ApiError;
 use crate::health::Endpoint;
 use crate::http::Body;
-use crate::negotiate::{self, Discovery, Output};
+use crate::negotiate::{self, Discovery, Output, Pretty, Route};
 use crate::plane::Plane;
 use crate::request::{Address, Path};
 use crate::tenancy::View;
@@ -51,9 +51,13 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
             let host = call.parts.uri.authority().map_or(host, http::uri::Authority::as_str);
             legacy["serverAddressByClientCIDRs"][0]["serverAddress"] = host.into();
             only_get(call)?;
-            return versions(call, &legacy, "APIVersions", &documents.aggregated_legacy);
+            let kind = ("APIVersions", Route::Object);
+            return versions(call, &legacy, kind, &documents.aggregated_legacy);
         }
-        Path::Groups => return versions(call, &documents.groups, "APIGroupList", &documents.aggregated_groups),
+        Path::Groups => {
+            let kind = ("APIGroupList", Route::None);
+            return versions(call, &documents.groups, kind, &documents.aggregated_groups);
+        }
         Path::Group(group) => known(documents.group(group)),
         Path::Version { group, version } => match documents.version(group, version) {
             Some(document) => Ok(document.clone()),
@@ -65,19 +69,25 @@ pub async fn answer(call: &Call<'_>, path: &Path) -> Result<Response<Body>, ApiE
         Path::Resource(_) | Path::Other => Err(()),
     };
     let document = document.map_err(|()| ApiError::page_not_found())?;
-    if !matches!(path, Path::Index) {
-        only_get(call)?;
+    match path {
+        Path::Group(_) => plain(call, &document, ("APIGroup", Route::None)),
+        Path::Version { group, .. } if group.is_empty() || is_built_in(call, plane.as_deref(), group) => {
+            only_get(call)?;
+            plain(call, &document, ("APIResourceList", Route::Object))
+        }
+        Path::Version { .. } => plain(call, &document, ("APIResourceList", Route::None)),
+        // The index is what it is, whatever the client accepts.
+        _ => {
+            let output = Output {
+                pretty: Pretty::Indented,
+                ..Output::JSON
+            };
+            let bytes = encode::untyped(&document, output);
+            Ok(respond(StatusCode::OK, output.format.media_type(), Body::full(bytes)))
+        }
     }
-    let kind = match path {
-        Path::Group(_) => "APIGroup",
-        Path::Version { .. } => "APIResourceList",
-        _ => "",
-    };
-    plain(call, &document, kind)
 }
 
-/// Refuses other methods. Upstream does so only at some of these paths: the index, `/apis`, health and metrics answer to
-/// every method, and load balancers rely on HEAD.
 /// Whether a group has built-in kinds: upstream's answer to an unknown version differs.
 fn is_built_in(call: &Call<'_>, plane: Option<&Plane>, group: &str) -> bool {
     if let Some(view) = View::of(&call.located.address) {
@@ -87,6 +97,8 @@ fn is_built_in(call: &Call<'_>, plane: Option<&Plane>, group: &str) -> bool {
     scheme.has_group(group)
 }
 
+/// Refuses other methods. Upstream does so only at some of these paths: the index, `/apis` and groups, versions of custom
+/// resources, health and metrics answer to every method, and load balancers rely on HEAD.
 fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
     if call.parts.method == Method::GET {
         Ok(())
@@ -96,8 +108,13 @@ fn only_get(call: &Call<'_>) -> Result<(), ApiError> {
 }
 
 /// `/api` and `/apis`: in the old form, or aggregated with an entity tag.
-fn versions(call: &Call<'_>, old: &Value, kind: &str, aggregated: &Aggregated) -> Result<Response<Body>, ApiError> {
-    match negotiate::discovery(call.asked())? {
+fn versions(
+    call: &Call<'_>,
+    old: &Value,
+    kind: (&str, Route),
+    aggregated: &Aggregated,
+) -> Result<Response<Body>, ApiError> {
+    match negotiate::discovery(call.asked(), kind.1)? {
         Discovery::Plain(_) => plain(call, old, kind),
         Discovery::Aggregated(format) => {
             let output = Output { format, ..Output::JSON };
@@ -133,8 +150,8 @@ fn tag(etag: &str) -> HeaderValue {
     HeaderValue::from_str(etag).expect("an entity tag is quoted hex")
 }
 
-fn plain(call: &Call<'_>, document: &Value, kind: &str) -> Result<Response<Body>, ApiError> {
-    let output = negotiate::output(call.asked(), negotiate::Route::Object, negotiate::Encodings::All)?;
+fn plain(call: &Call<'_>, document: &Value, (kind, route): (&str, Route)) -> Result<Response<Body>, ApiError> {
+    let output = negotiate::document(call.asked(), route)?;
     let bytes = match facts().kind("", "v1", kind) {
         Some(ty) => encode::document(ty, document, output)?,
         None => encode::untyped(document, output),
@@ -147,6 +164,7 @@ async fn other(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let served = match &segments[..] {
         ["version"] => {
             only_get(call)?;
+            negotiate::routed(call.header(&http::header::ACCEPT), Route::JsonOnly)?;
             return Ok(version::respond());
         }
         ["metrics"] if call.located.address == Address::Root => {

@@ -12,7 +12,7 @@ use mica_machinery::{codec, managed, yaml};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::resource::{manager, media};
+use super::resource::{check_form, check_include, manager, media};
 use super::{Call, body, respond, warn};
 use crate::authz::Grant;
 use crate::encode::{self, Encoder, ListMeta, Media};
@@ -32,6 +32,7 @@ pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiEr
         .registry
         .get(grant, call.query.text("resourceVersion"))
         .await?;
+    check_form(call, Route::Object, served, media)?;
     let encoder = Encoder::new(served, media);
     let bytes = if shows_usage(&grant.target) {
         encoder.value(Box::pin(with_usage(&*call.server.store, &grant.target, &stored)).await?)?
@@ -49,14 +50,14 @@ pub async fn create(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Ap
     let (request, media, warnings) = write_request(call, grant, WriteUse::Create)?;
     let written = call.server.registry.create(grant, request).await;
     let written = written.map_err(|error| error.warned(&warnings))?;
-    written_response(&grant.target.served, media, written, warnings)
+    written_response(call, &grant.target.served, media, written, warnings)
 }
 
 pub async fn update(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let (request, media, warnings) = write_request(call, grant, WriteUse::Update)?;
     let written = call.server.registry.update(grant, request).await;
     let written = written.map_err(|error| error.warned(&warnings))?;
-    written_response(&grant.target.served, media, written, warnings)
+    written_response(call, &grant.target.served, media, written, warnings)
 }
 
 /// The object that a body holds, how the answer is to look, and what is to be warned of.
@@ -111,7 +112,7 @@ pub async fn patch(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, Api
         view: None,
     };
     match call.server.registry.patch(grant, request).await {
-        Ok(written) => written_response(served, media, written, Vec::new()),
+        Ok(written) => written_response(call, served, media, written, Vec::new()),
         Err(error) => Err(error.warned(&warned.into_inner())),
     }
 }
@@ -156,7 +157,7 @@ async fn apply(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiErro
     };
     let written = call.server.registry.apply(grant, request).await;
     let written = written.map_err(|error| error.warned(&warnings))?;
-    written_response(served, media, written, warnings)
+    written_response(call, served, media, written, warnings)
 }
 
 /// What an apply's manager wants, and what is to be warned of.
@@ -270,6 +271,12 @@ pub async fn delete(call: &mut Call<'_>, grant: &Grant) -> Result<Response<Body>
     let format = media.output.format.media_type();
     let registry = &call.server.registry;
     let deleted = registry.delete_warned(grant, &options, &call.warnings).await?;
+    let shows_object = matches!(deleted, Deleted::Waiting(_)) || served.strategy().returns_deleted();
+    if shows_object {
+        check_form(call, Route::Object, served, media)?;
+    } else {
+        check_include(call, media)?;
+    }
     let response = match deleted {
         Deleted::Waiting(stored) => {
             // Upstream accepts, rather than does, only what an old client asked not to orphan.
@@ -311,6 +318,7 @@ pub async fn delete_collection(call: &mut Call<'_>, grant: &Grant) -> Result<Res
     let registry = &call.server.registry;
     let deleted = registry.delete_collection(grant, &list, &options, &call.warnings).await;
     let (items, revision) = deleted?;
+    check_form(call, Route::Collection, served, media)?;
     let meta = ListMeta {
         revision,
         ..ListMeta::default()
@@ -358,6 +366,7 @@ pub(crate) fn wanted(served: &Served) -> body::Wanted<'_> {
 }
 
 fn written_response(
+    call: &Call<'_>,
     served: &Served,
     media: Media,
     written: Written,
@@ -368,6 +377,7 @@ fn written_response(
     } else {
         StatusCode::OK
     };
+    check_form(call, Route::Object, served, media)?;
     let bytes = Encoder::new(served, media).object(&written.stored)?;
     let mut response = respond(code, media.output.format.media_type(), Body::full(bytes));
     warnings.extend(written.warnings);

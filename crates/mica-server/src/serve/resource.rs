@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Method, Response, StatusCode};
 use mica_machinery::field::{Error, Path};
 use mica_machinery::kind::autoscaling::scale;
 
@@ -65,7 +66,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     if definition.is_some() {
         check_subresource(&served, path)?;
     }
-    check_offered(verb, path, &served)?;
+    check_offered(call, verb, path, &served)?;
     if call.query.flag("export") {
         return Err(ApiError::bad_request(
             "the export parameter, deprecated since v1.14, is no longer supported",
@@ -276,7 +277,7 @@ fn placed(served: &Arc<Served>, path: &ResourcePath) -> Result<Arc<Served>, ApiE
 }
 
 /// Refuses a verb that the resource does not offer at this path.
-fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(), ApiError> {
+fn check_offered(call: &Call<'_>, verb: Verb, path: &ResourcePath, served: &Served) -> Result<(), ApiError> {
     let offered = match &path.subresource {
         Some(name) => served
             .subresource(name)
@@ -284,7 +285,10 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
         None => served.has_verb(verb.as_str()),
     };
     if served.custom_kind().is_some() {
-        return check_custom(verb, path, served, offered);
+        return check_custom(call, verb, path, served, offered);
+    }
+    if call.parts.method == Method::HEAD {
+        return Err(ApiError::method_not_allowed());
     }
     // Objects are written inside their namespace: the path over all namespaces is for reading.
     let everywhere = served.namespaced() && path.namespace.is_none();
@@ -297,16 +301,28 @@ fn check_offered(verb: Verb, path: &ResourcePath, served: &Served) -> Result<(),
     Ok(())
 }
 
-/// The same for a custom resource.
-fn check_custom(verb: Verb, path: &ResourcePath, served: &Served, offered: bool) -> Result<(), ApiError> {
+/// The same for a custom resource. They have no routes that would keep apart what is meant for objects and collections.
+fn check_custom(
+    call: &Call<'_>,
+    verb: Verb,
+    path: &ResourcePath,
+    served: &Served,
+    offered: bool,
+) -> Result<(), ApiError> {
     let everywhere = served.namespaced() && path.namespace.is_none();
     if everywhere && !matches!(verb, Verb::List | Verb::Watch) {
         return Err(ApiError::page_not_found());
     }
-    let misplaced = (verb == Verb::Create && path.name.is_some() && path.subresource.is_none())
-        || (matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none());
+    // Upstream creates what the body names, whatever the path does: who may create one name could create any.
+    let misplaced = verb == Verb::Create && path.name.is_some() && path.subresource.is_none();
     if !offered || misplaced {
         return Err(ApiError::verb_not_supported(&served.name, verb.as_str()));
+    }
+    if verb == Verb::Patch {
+        negotiate::patch_type(call.header(&CONTENT_TYPE), Route::None)?;
+    }
+    if matches!(verb, Verb::Update | Verb::Patch) && path.name.is_none() {
+        return Err(ApiError::bad_request("name must be provided"));
     }
     Ok(())
 }
@@ -340,11 +356,22 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
     let _ = call.context.labels.set(labels);
 }
 
-/// The form and format of the answer to a request for this resource.
+/// The form and format of the answer to a request for this resource. Whether what is answered has that form is found
+/// when it is there ([`check_form`]), as upstream does: before, whatever is wrong with the request is said.
 pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::output(call.asked(), routed(route, served), encodings(served))?;
-    let target = output.conversion.map(|conversion| conversion.target);
+    Ok(with_include(call, output))
+}
+
+/// Whether an object, or a list of them, can be shown in the form that was asked for.
+pub fn check_form(call: &Call<'_>, route: Route, served: &Served, media: Media) -> Result<(), ApiError> {
+    let target = media.output.conversion.map(|conversion| conversion.target);
     let mismatch = match (route, target) {
+        // Upstream's custom objects are lists to it until it looks into them.
+        (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) if served.custom_kind().is_some() => {
+            let message = "content is not a list";
+            return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
+        }
         (Route::Object, Some(negotiate::Target::PartialObjectMetadataList)) => format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
             served.go_type(Listed::No)
@@ -353,15 +380,25 @@ pub fn media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, Ap
             "you requested PartialObjectMetadata, but the requested object is a list (*{})",
             served.go_type(Listed::Yes)
         ),
-        _ => return complete(call, output, served),
+        (_, Some(negotiate::Target::Table)) => return check_table(call, media, served),
+        _ => return Ok(()),
     };
     Err(ApiError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", mismatch))
 }
 
-/// The same for a watch.
+/// Both at once, where a request whose answer cannot be shown is to do nothing.
+pub fn checked_media(call: &Call<'_>, route: Route, served: &Served) -> Result<Media, ApiError> {
+    let media = media(call, route, served)?;
+    check_form(call, route, served, media)?;
+    Ok(media)
+}
+
+/// The form and format of a watch.
 pub fn stream_media(call: &Call<'_>, served: &Served) -> Result<Media, ApiError> {
     let output = negotiate::stream(call.asked(), routed(Route::Collection, served), encodings(served))?;
-    complete(call, output, served)
+    let media = with_include(call, output);
+    check_table(call, media, served)?;
+    Ok(media)
 }
 
 /// Custom resources have no routes, which would check what clients accept.
@@ -382,30 +419,37 @@ fn encodings(served: &Served) -> Encodings {
 
 /// How much of each object a table carries. What does not ask for a table may say anything.
 pub fn include(call: &Call<'_>, output: negotiate::Output) -> Result<Include, ApiError> {
-    Ok(match call.query.text("includeObject") {
-        "" | "Metadata" => Include::Metadata,
-        "None" => Include::None,
-        "Object" => Include::Object,
-        other => {
-            let is_table =
-                matches!(output.conversion, Some(conversion) if conversion.target == negotiate::Target::Table);
-            if is_table {
-                let path = Path::new("includeObject");
-                let error = Error::invalid(&path, other, "must be 'Metadata', 'Object', 'None', or empty");
-                return Err(ApiError::bad_request(format!(
-                    "Unable to convert to Table as requested: {error}"
-                )));
-            }
-            Include::Metadata
-        }
-    })
+    let media = with_include(call, output);
+    check_include(call, media)?;
+    Ok(media.include)
 }
 
-fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Result<Media, ApiError> {
-    let media = Media {
-        output,
-        include: include(call, output)?,
+fn with_include(call: &Call<'_>, output: negotiate::Output) -> Media {
+    let include = match call.query.text("includeObject") {
+        "None" => Include::None,
+        "Object" => Include::Object,
+        _ => Include::Metadata,
     };
+    Media { output, include }
+}
+
+/// Whether a table can carry what is to be included in it.
+pub fn check_include(call: &Call<'_>, media: Media) -> Result<(), ApiError> {
+    match call.query.text("includeObject") {
+        other if media.is_table() && !["", "Metadata", "None", "Object"].contains(&other) => {
+            let path = Path::new("includeObject");
+            let error = Error::invalid(&path, other, "must be 'Metadata', 'Object', 'None', or empty");
+            Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: {error}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether there are tables of this resource, and of what was asked for.
+fn check_table(call: &Call<'_>, media: Media, served: &Served) -> Result<(), ApiError> {
+    check_include(call, media)?;
     if media.is_table() && served.columns().is_empty() {
         return Err(ApiError::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -413,7 +457,7 @@ fn complete(call: &Call<'_>, output: negotiate::Output, served: &Served) -> Resu
             "the body of the request was in an unknown format - accepted media types include: application/json",
         ));
     }
-    Ok(media)
+    Ok(())
 }
 
 /// The field manager of a write: named by the client, or the beginning of its User-Agent.
@@ -421,5 +465,6 @@ pub fn manager(call: &Call<'_>, named: &str) -> String {
     if !named.is_empty() {
         return named.to_owned();
     }
-    mica_machinery::managed::manager_of_user_agent(call.header(&http::header::USER_AGENT))
+    let agent = call.parts.headers.get(http::header::USER_AGENT);
+    mica_machinery::managed::manager_of_user_agent(agent.map_or(b"", http::HeaderValue::as_bytes))
 }

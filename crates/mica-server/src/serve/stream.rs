@@ -13,7 +13,7 @@ use mica_store::Key;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::resource::{media, stream_media};
+use super::resource::{check_form, media, stream_media};
 use super::{Call, respond};
 use crate::authz::Grant;
 use crate::conversion::not_ready;
@@ -38,8 +38,8 @@ const BATCH: usize = 64 * 1024;
 
 pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = grant.target.served.clone();
-    let options = ListOptions::read(&call.query, ListUse::List)?;
     let media = media(call, Route::Collection, &served)?;
+    let options = ListOptions::read(&call.query, ListUse::List)?;
     let listing = call.server.registry.list(grant, &options).await.map_err(|error| {
         let past_the_cache =
             options.limit > 0 || !options.continue_token.is_empty() || options.version_match == Match::Exact;
@@ -49,6 +49,7 @@ pub async fn list(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiE
             not_ready(error, &served)
         }
     })?;
+    check_form(call, Route::Collection, &served, media)?;
     respond_list(
         Shown {
             served,

@@ -31,6 +31,7 @@ mod openapi;
 mod planes;
 mod profiles;
 mod proofs;
+mod protocol;
 mod rebase;
 mod refusal;
 mod scale;

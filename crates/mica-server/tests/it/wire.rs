@@ -314,6 +314,8 @@ async fn probes_may_use_any_method_and_other_documents_only_get() {
         ("/livez/ping", 200),
         ("/", 200),
         ("/apis", 200),
+        ("/apis/rbac.authorization.k8s.io", 200),
+        ("/apis/rbac.authorization.k8s.io/v1", 405),
         ("/metrics", 200),
         ("/version", 405),
         ("/api", 405),
