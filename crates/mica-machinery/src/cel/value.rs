@@ -9,6 +9,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::library::base64::{Alphabet, decode};
 use super::library::{authz, format::NamedFormat, semver::Version, time, time::Instant, url::Url};
 use super::schema::{Kind, ListKind, Schema};
 use super::types::Type;
@@ -280,10 +281,11 @@ fn formatted<'a>(text: &'a str, format: &str) -> Result<Val<'a>, String> {
         "date" => time::parse_date(text).map(Val::Timestamp),
         "date-time" => time::parse_openapi_datetime(text).map(Val::Timestamp),
         "byte" => {
-            let bytes = library::convert::unbase64(text);
+            // Not the alphabet that the format itself is checked by: `+` and `/` are good there, and fail here.
+            let bytes = decode(text, Alphabet::Url);
             bytes
                 .map(|bytes| Val::Bytes(bytes.into()))
-                .map_err(|e| format!("Invalid byte formatted string {text}: {e}"))
+                .map_err(|at| format!("Invalid byte formatted string {text}: illegal base64 data at input byte {at}"))
         }
         _ => Ok(Val::String(Text::Borrowed(text))),
     }

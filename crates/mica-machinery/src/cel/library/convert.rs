@@ -1,11 +1,9 @@
 //! Conversions between types: `int(x)`, `string(x)` and the like.
 
-use base64::Engine;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ::base64::Engine;
 
 use super::time::{self, Instant};
-use super::{EvalError, Host, Implementation, Outcome};
+use super::{EvalError, Host, Implementation, Outcome, float};
 use crate::cel::types::Type;
 use crate::cel::value::{Text, Val};
 
@@ -121,7 +119,7 @@ fn from_string<'a>(text: &Text<'a>, to: &Type) -> Result<Option<Val<'a>>, EvalEr
             .then(|| text.parse().ok())
             .flatten()
             .map(Val::Uint),
-        Type::Double => go_float(text).map(Val::Double),
+        Type::Double => float::parse(text).map(Val::Double),
         Type::Bool => match &**text {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(Val::Bool(true)),
             "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(Val::Bool(false)),
@@ -141,25 +139,6 @@ fn from_string<'a>(text: &Text<'a>, to: &Type) -> Result<Option<Val<'a>>, EvalEr
 
 fn go_integer(text: &str) -> Option<i64> {
     text.parse().ok()
-}
-
-/// Go's `ParseFloat`: also hexadecimal floats and infinities, which Rust reads under fewer names.
-fn go_float(text: &str) -> Option<f64> {
-    let unsigned = text.trim_start_matches(['+', '-']);
-    if unsigned.len() + 1 < text.len() {
-        return None;
-    }
-    let lower = unsigned.to_ascii_lowercase();
-    let value = match lower.as_str() {
-        "inf" | "infinity" => f64::INFINITY,
-        "nan" if unsigned.len() == text.len() => f64::NAN,
-        _ if lower.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
-            let value: f64 = lower.parse().ok()?;
-            value.is_finite().then_some(value)?
-        }
-        _ => return None,
-    };
-    Some(if text.starts_with('-') { -value } else { value })
 }
 
 /// A double as Go's `%g` writes it: the shortest digits, with an exponent from a million on.
@@ -199,23 +178,5 @@ fn escape_key<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
 
 /// Standard base64 with padding.
 pub fn base64(bytes: &[u8]) -> String {
-    base64::engine::general_purpose::STANDARD.encode(bytes)
-}
-
-/// Reads base64 as Go's standard encoding does: line ends are skipped, the last bits need not be zero.
-pub fn unbase64(text: &str) -> Result<Vec<u8>, String> {
-    const ENGINE: GeneralPurpose = GeneralPurpose::new(
-        &STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_allow_trailing_bits(true)
-            .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
-    );
-    let clean: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    ENGINE.decode(clean.as_bytes()).map_err(|_| {
-        let at = clean
-            .bytes()
-            .position(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'+' | b'/' | b'='))
-            .unwrap_or(clean.len());
-        format!("illegal base64 data at input byte {at}")
-    })
+    ::base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::{EvalError, Implementation, Outcome, convert, regex, time, url};
+use super::base64::{Alphabet, decode};
+use super::{EvalError, Implementation, Outcome, regex, time, url};
 use crate::cel::value::Val;
 use crate::kind::NameUse;
 use crate::names;
@@ -147,7 +148,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 fn is_base64(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['\r', '\n']) && convert::unbase64(text).is_ok()
+    !text.is_empty() && !text.contains(['\r', '\n']) && decode(text, Alphabet::Standard).is_ok()
 }
 
 fn is_datetime(text: &str) -> bool {

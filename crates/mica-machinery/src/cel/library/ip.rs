@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::address::{self, Zone};
 use super::{EvalError, Host, Implementation, Outcome};
 use crate::cel::value::Val;
+use crate::field::quote;
 
 /// An address and how many of its bits name the network. The address keeps the bits beyond them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,22 +156,15 @@ fn is_global_unicast(address: IpAddr) -> bool {
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    let failed = |why: &str| {
-        format!("IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): {why}")
-    };
-    let (plain, zone) = match text.split_once('%') {
-        Some((plain, zone)) if plain.contains(':') => (plain, Some(zone)),
-        _ => (text, None),
-    };
-    let address = parse_address(plain).map_err(|why| failed(&why))?;
-    if zone == Some("") {
-        return Err(failed("zone must be a non-empty string"));
-    }
-    if zone.is_some() {
-        return Err(format!("IP address {text:?} with zone value is not allowed"));
+    let shown = quote(text);
+    let read = address::parse(text);
+    let (address, zone) =
+        read.map_err(|why| format!("IP Address {shown} parse error during conversion from string: {why}"))?;
+    if zone == Zone::Named {
+        return Err(format!("IP address {shown} with zone value is not allowed"));
     }
     if is_mapped(address) {
-        return Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"));
+        return Err(format!("IPv4-mapped IPv6 address {shown} is not allowed"));
     }
     Ok(address)
 }
@@ -178,62 +173,11 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
-/// An address, or why `netip` refuses it.
-fn parse_address(text: &str) -> Result<IpAddr, String> {
-    match text.find(['.', ':']) {
-        Some(at) if text.as_bytes()[at] == b'.' => parse_v4(text).map(IpAddr::V4),
-        Some(_) => text
-            .parse()
-            .map(IpAddr::V6)
-            .map_err(|_| format!("unexpected character (at {text:?})")),
-        None => Err("unable to parse IP".to_owned()),
-    }
-}
-
-fn parse_v4(text: &str) -> Result<Ipv4Addr, String> {
-    if let Some(at) = text.find(|c: char| !c.is_ascii_digit() && c != '.') {
-        return Err(format!("unexpected character (at {:?})", &text[at..]));
-    }
-    let fields: Vec<&str> = text.split('.').collect();
-    let mut octets = [0u8; 4];
-    for (i, field) in fields.iter().enumerate() {
-        if i > 3 {
-            return Err("IPv4 address too long".to_owned());
-        }
-        if field.is_empty() {
-            return Err("IPv4 field must have at least one digit".to_owned());
-        }
-        if field.len() > 1 && field.starts_with('0') {
-            return Err("IPv4 field has octet with leading zero".to_owned());
-        }
-        octets[i] = field.parse().map_err(|_| "IPv4 field has value >255".to_owned())?;
-    }
-    if fields.len() < 4 {
-        return Err("IPv4 address too short".to_owned());
-    }
-    Ok(octets.into())
-}
-
 fn parse_cidr(text: &str) -> Result<Cidr, String> {
-    let failed = |why: String| {
-        format!("network address parse error during conversion from string: netip.ParsePrefix({text:?}): {why}")
-    };
-    let Some((address, bits)) = text.rsplit_once('/') else {
-        return Err(failed("no '/'".to_owned()));
-    };
-    if address.contains('%') {
-        return Err(failed("IPv6 zones cannot be present in a prefix".to_owned()));
+    let cidr = address::parse_network(text)
+        .map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
+    if is_mapped(cidr.address) {
+        return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
     }
-    let parsed = parse_address(address).map_err(|why| failed(format!("ParseAddr({address:?}): {why}")))?;
-    let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-    if !digits || (bits.len() > 1 && bits.starts_with('0')) {
-        return Err(failed(format!("bad bits after slash: {bits:?}")));
-    }
-    let limit = if parsed.is_ipv4() { 32 } else { 128 };
-    let bits = bits.parse::<u8>().ok().filter(|bits| *bits <= limit);
-    let bits = bits.ok_or_else(|| failed("prefix length out of range".to_owned()))?;
-    if is_mapped(parsed) {
-        return Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"));
-    }
-    Ok(Cidr { address: parsed, bits })
+    Ok(cidr)
 }

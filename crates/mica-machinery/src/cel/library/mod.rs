@@ -3,9 +3,12 @@
 //! Functions look at the values they get, not at the overload that the checker chose: with `dyn` arguments only the values
 //! tell. An argument of the wrong type is the error "no such overload".
 
+mod address;
 pub mod authz;
+pub(super) mod base64;
 pub mod compare;
 pub mod convert;
+mod float;
 pub mod format;
 pub mod formatting;
 pub mod ip;

@@ -30,7 +30,6 @@ pub fn find(name: &str) -> Option<Implementation> {
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-const DURATION_OVERFLOW: &str = "duration overflow";
 
 fn int<'a>(value: Option<i64>) -> Outcome<'a> {
     value.map(Val::Int).ok_or_else(|| EvalError::failed(INT_OVERFLOW))
@@ -40,10 +39,9 @@ fn uint<'a>(value: Option<u64>) -> Outcome<'a> {
     value.map(Val::Uint).ok_or_else(|| EvalError::failed(UINT_OVERFLOW))
 }
 
+/// A duration is reckoned as the integer that it is.
 fn duration<'a>(value: Option<i64>) -> Outcome<'a> {
-    value
-        .map(Val::Duration)
-        .ok_or_else(|| EvalError::failed(DURATION_OVERFLOW))
+    value.map(Val::Duration).ok_or_else(|| EvalError::failed(INT_OVERFLOW))
 }
 
 fn timestamp<'a>(value: Option<Instant>) -> Outcome<'a> {
@@ -118,7 +116,10 @@ fn subtract<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
         [Val::Uint(a), Val::Uint(b)] => uint(a.checked_sub(*b)),
         [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a - b)),
         [Val::Duration(a), Val::Duration(b)] => duration(a.checked_sub(*b)),
-        [Val::Timestamp(at), Val::Duration(by)] => timestamp(by.checked_neg().and_then(|by| at.plus(by))),
+        [Val::Timestamp(at), Val::Duration(by)] => match by.checked_neg() {
+            Some(by) => timestamp(at.plus(by)),
+            None => Err(EvalError::failed(INT_OVERFLOW)),
+        },
         [Val::Timestamp(a), Val::Timestamp(b)] => duration(a.since(b)),
         _ => Err(EvalError::no_overload()),
     }

@@ -165,11 +165,10 @@ fn parse_datetime(text: &str, zone: ZoneRule) -> Option<Instant> {
     let (date, rest) = text.split_at_checked(10)?;
     let date = civil_date(date)?;
     let rest = rest.strip_prefix('T')?;
-    let (clock, mut rest) = rest.split_at_checked(8)?;
-    let [hour, minute, second] = [clock.get(0..2)?, clock.get(3..5)?, clock.get(6..8)?];
-    if clock.as_bytes()[2] != b':' || clock.as_bytes()[5] != b':' {
-        return None;
-    }
+    // Of all numbers only the hour may have one digit.
+    let (hour, rest) = rest.split_once(':').filter(|(hour, _)| matches!(hour.len(), 1 | 2))?;
+    let (clock, mut rest) = rest.split_at_checked(5)?;
+    let (minute, second) = clock.split_once(':').filter(|(minute, _)| minute.len() == 2)?;
     let (hour, minute, second) = (digits(hour, 23)?, digits(minute, 59)?, digits(second, 59)?);
     let mut nanos = 0;
     if let Some(fraction) = rest.strip_prefix(['.', ',']) {

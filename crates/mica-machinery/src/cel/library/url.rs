@@ -1,10 +1,12 @@
 //! URLs, as Go's `net/url` reads them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::operators::insert;
-use super::{EvalError, Implementation, Outcome};
+use super::{EvalError, Implementation, Outcome, address};
 use crate::cel::value::{Entries, Map, Val};
+use crate::field::quote;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
@@ -53,12 +55,13 @@ fn part<'a>(args: &[Val<'a>], of: fn(&Url) -> String) -> Outcome<'a> {
 
 /// A URL in a request: absolute, or a path; no fragment.
 pub fn parse_request(text: &str) -> Result<Url, String> {
-    parse_any(text, true).map_err(|why| format!("parse {text:?}: {why}"))
+    parse_any(text, true).map_err(|why| format!("parse {}: {why}", quote(text)))
 }
 
 fn parse(text: &str) -> Result<Url, String> {
-    let whole = text.split_once('#').map_or(text, |(whole, _)| whole);
-    parse_any(whole, false).map_err(|why| format!("parse {text:?}: {why}"))
+    let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
+    let parsed = parse_any(whole, false).and_then(|url| unescape(fragment, Part::Path).map(|_| url));
+    parsed.map_err(|why| format!("parse {}: {why}", quote(text)))
 }
 
 fn parse_any(text: &str, request: bool) -> Result<Url, String> {
@@ -98,7 +101,7 @@ fn parse_any(text: &str, request: bool) -> Result<Url, String> {
     let has_authority = !url.scheme.is_empty() || (!request && !rest.starts_with("///"));
     if has_authority && let Some(after) = rest.strip_prefix("//") {
         let end = after.find('/').unwrap_or(after.len());
-        url.host = authority(&after[..end])?;
+        url.host = authority(&url.scheme, &after[..end])?;
         rest = &after[end..];
     }
     unescape(rest, Part::Path)?;
@@ -119,43 +122,64 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     Ok(("", text))
 }
 
-fn authority(text: &str) -> Result<String, String> {
+fn authority(scheme: &str, text: &str) -> Result<String, String> {
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, text),
     };
-    let parsed = parse_host(host)?;
+    let parsed = parse_host(scheme, host)?;
     if let Some(user) = user {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
         if !user.bytes().all(allowed) {
             return Err("net/url: invalid userinfo".to_owned());
         }
-        unescape(user, Part::Path)?;
+        for part in user.splitn(2, ':') {
+            unescape(part, Part::Path)?;
+        }
     }
     Ok(parsed)
 }
 
-fn parse_host(host: &str) -> Result<String, String> {
-    let port = if host.starts_with('[') {
-        let end = host.rfind(']').ok_or("missing ']' in host")?;
-        &host[end + 1..]
-    } else {
-        host.find(':').map_or("", |at| &host[at..])
+fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
+    let bracket = match host.rfind('[') {
+        None => None,
+        Some(0) => Some(host.rfind(']').ok_or("missing ']' in host")?),
+        Some(_) => return Err("invalid IP-literal".to_owned()),
     };
-    let valid = port.is_empty()
-        || port
-            .strip_prefix(':')
-            .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-    if !valid {
-        return Err(format!("invalid port {port:?} after host"));
+    let port = match (bracket, scheme) {
+        (Some(end), _) => end + 1,
+        (None, "http" | "https") => host.find(':').unwrap_or(host.len()),
+        // Elsewhere lists of hosts, each with its port, have been in use for long.
+        (None, _) => host.rfind(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(port);
+    let digits = port.strip_prefix(':').unwrap_or_default();
+    if !(port.is_empty() || port.starts_with(':')) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("invalid port {} after host", quote(port)));
     }
-    unescape(host, Part::Host)
+    match bracket {
+        None => unescape(host, Part::Host),
+        Some(_) => Ok(format!("[{}]{port}", literal(&name[1..name.len() - 1])?)),
+    }
+}
+
+/// What stands in brackets: an IPv6 address, and a zone after `%25`.
+fn literal(text: &str) -> Result<String, String> {
+    let (address, zone) = text.split_at(text.find("%25").unwrap_or(text.len()));
+    let text = unescape(address, Part::Host)? + &unescape(zone, Part::Zone)?;
+    match address::parse(&text) {
+        Ok((IpAddr::V6(_), _)) => Ok(text),
+        Ok((IpAddr::V4(_), _)) => Err("invalid IP-literal".to_owned()),
+        Err(why) => Err(format!("invalid host: {why}")),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
     Host,
+    /// The zone of an address.
+    Zone,
     Query,
 }
 
@@ -175,24 +199,25 @@ fn unescape(text: &str, part: Part) -> Result<String, String> {
                     .is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
                 let Some(code) = hex.filter(|_| plain) else {
                     let end = (at + 3).min(bytes.len());
-                    return Err(format!(
-                        "invalid URL escape {:?}",
-                        String::from_utf8_lossy(&bytes[at..end])
-                    ));
+                    let shown = String::from_utf8_lossy(&bytes[at..end]);
+                    return Err(format!("invalid URL escape {}", quote(&shown)));
                 };
-                if part == Part::Host && code < 0x80 && code != b'%' {
-                    return Err(format!("invalid URL escape {:?}", &text[at..at + 3]));
+                let refused = match part {
+                    Part::Host => code < 0x80 && code != b'%',
+                    Part::Zone => code != b'%' && code != b' ' && !is_host_byte(code),
+                    Part::Path | Part::Query => false,
+                };
+                if refused {
+                    return Err(format!("invalid URL escape {}", quote(&text[at..at + 3])));
                 }
                 out.push(code);
                 at += 3;
                 continue;
             }
             b'+' if part == Part::Query => out.push(b' '),
-            byte if part == Part::Host && byte < 0x80 && !is_host_byte(byte) => {
-                return Err(format!(
-                    "invalid character {:?} in host name",
-                    (byte as char).to_string()
-                ));
+            byte if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && !is_host_byte(byte) => {
+                let shown = quote(&char::from(byte).to_string());
+                return Err(format!("invalid character {shown} in host name"));
             }
             byte => out.push(byte),
         }
