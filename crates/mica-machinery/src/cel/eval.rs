@@ -12,7 +12,8 @@ use super::library::authz::Authorizer;
 use super::library::compare::equal;
 use super::library::{self, EvalError, Host, lists};
 use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted, put};
-use super::value::{Entries, Key, Map, Val};
+use super::refusal::{check_qualifier, go_name, no_overload};
+use super::value::{Entries, Key, List, Map, Val};
 
 /// Elementary steps that an evaluation may take inside functions, beyond what costs count.
 const MAX_STEPS: u64 = 10_000_000;
@@ -101,8 +102,9 @@ struct Frame<'m, 'a> {
     fold: &'m Fold,
     /// Nothing until somebody reads it: a binding that is not used costs nothing.
     accu: Option<Res<'a>>,
-    var: Val<'a>,
-    var2: Val<'a>,
+    /// An element may be one that cannot be read, which shows where it is used.
+    var: Res<'a>,
+    var2: Res<'a>,
     /// The result is computed where the iteration variables are gone.
     finishing: bool,
 }
@@ -231,7 +233,7 @@ impl<'m, 'a> Machine<'m, 'a> {
                 None => absent(no_key()),
             },
             Val::List(list) => {
-                let index = index(&key)?;
+                let index = index(&key, list)?;
                 match usize::try_from(index).ok().and_then(|index| list.get(index)) {
                     Some(found) => Ok(Some(found?)),
                     None => absent(format!("index out of bounds: {key}")),
@@ -256,10 +258,10 @@ impl<'m, 'a> Machine<'m, 'a> {
             }
             if !frame.finishing {
                 if frame.fold.var == name {
-                    return Ok(frame.var.clone());
+                    return frame.var.clone();
                 }
                 if frame.fold.var2.as_deref() == Some(name) {
-                    return Ok(frame.var2.clone());
+                    return frame.var2.clone();
                 }
             }
         }
@@ -286,7 +288,7 @@ impl<'m, 'a> Machine<'m, 'a> {
                 Ok(Val::Bool(value)) if value == decisive => return Ok(Val::Bool(decisive)),
                 Ok(Val::Bool(_)) => {}
                 Ok(_) => failed = failed.or(Some(EvalError::no_overload())),
-                Err(EvalError::CostExceeded) => return Err(EvalError::CostExceeded),
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -304,7 +306,7 @@ impl<'m, 'a> Machine<'m, 'a> {
         };
         let result = match &sides {
             [Ok(a), Ok(b)] => match (equal(&mut self.host, a, b), wanted) {
-                (Err(EvalError::CostExceeded), _) => return Err(EvalError::CostExceeded),
+                (Err(error), _) if error.is_fatal() => return Err(error),
                 (result, Wanted::Equal) => result.map(Val::Bool),
                 (result, Wanted::NotEqual) => Ok(Val::Bool(result != Ok(true))),
             },
@@ -317,15 +319,14 @@ impl<'m, 'a> Machine<'m, 'a> {
 
     /// Both sides of an operator: the right one is evaluated even if the left one failed.
     fn both<'n: 'm>(&mut self, sides: &'n [Node; 2]) -> Result<[Res<'a>; 2], EvalError> {
-        let left = self.eval(&sides[0]);
-        if is_fatal(&left) {
-            return Err(EvalError::CostExceeded);
+        let mut results = [Ok(Val::Null), Ok(Val::Null)];
+        for (side, result) in sides.iter().zip(&mut results) {
+            *result = match self.eval(side) {
+                Err(error) if error.is_fatal() => return Err(error),
+                found => found,
+            };
         }
-        let right = self.eval(&sides[1]);
-        if is_fatal(&right) {
-            return Err(EvalError::CostExceeded);
-        }
-        Ok([left, right])
+        Ok(results)
     }
 
     fn call<'n: 'm>(&mut self, call: &'n Call) -> Res<'a> {
@@ -334,7 +335,7 @@ impl<'m, 'a> Machine<'m, 'a> {
         for arg in &call.args {
             match self.eval(arg) {
                 Ok(value) => args.push(value),
-                Err(error) if call.stops_early || error == EvalError::CostExceeded => return Err(error),
+                Err(error) if call.stops_early || error.is_fatal() => return Err(error),
                 Err(error) => {
                     failed = failed.or(Some(error));
                     args.push(Val::Null);
@@ -402,8 +403,8 @@ impl<'m, 'a> Machine<'m, 'a> {
         for (key, value, optional) in nodes {
             let (key, value) = (self.eval(key)?, self.eval(value)?);
             match (value, optional) {
-                (value, false) => put(&mut entries, key, value)?,
-                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone())?,
+                (value, false) => put(&mut entries, key, value),
+                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone()),
                 (Val::Optional(None), true) => {
                     Key::of(&key).and_then(|key| entries.shift_remove(&key));
                 }
@@ -425,8 +426,8 @@ impl<'m, 'a> Machine<'m, 'a> {
             };
             let key = Val::string(field.as_str());
             match (value, optional) {
-                (value, false) => put(&mut entries, key, value)?,
-                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone())?,
+                (value, false) => put(&mut entries, key, value),
+                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone()),
                 (Val::Optional(None), true) => {}
                 (other, true) => {
                     let message = format!("cannot initialize optional entry '{field}' from non-optional value {other}");
@@ -450,8 +451,8 @@ impl<'m, 'a> Machine<'m, 'a> {
         self.frames.push(Frame {
             fold,
             accu: None,
-            var: Val::Null,
-            var2: Val::Null,
+            var: Ok(Val::Null),
+            var2: Ok(Val::Null),
             finishing: false,
         });
         let result = self.iterate(fold, range, at);
@@ -464,11 +465,11 @@ impl<'m, 'a> Machine<'m, 'a> {
         match &range {
             Val::List(list) => {
                 for index in 0..list.len() {
-                    let item = list.get(index).transpose()?.unwrap_or(Val::Null);
+                    let item = list.get(index).unwrap_or(Ok(Val::Null)).map_err(EvalError::Failed);
                     let (var, var2) = if two {
-                        (Val::Int(index as i64), item)
+                        (Ok(Val::Int(index as i64)), item)
                     } else {
-                        (item, Val::Null)
+                        (item, Ok(Val::Null))
                     };
                     if !self.once(fold, at, var, var2)? {
                         break;
@@ -477,12 +478,11 @@ impl<'m, 'a> Machine<'m, 'a> {
             }
             Val::Map(map) => {
                 for key in map.keys() {
-                    let value = if two {
-                        map.find(&key)?.unwrap_or(Val::Null)
-                    } else {
-                        Val::Null
+                    let value = match two.then(|| map.find(&key)) {
+                        Some(found) => found.map(|found| found.unwrap_or(Val::Null)),
+                        None => Ok(Val::Null),
                     };
-                    if !self.once(fold, at, key, value)? {
+                    if !self.once(fold, at, Ok(key), value.map_err(EvalError::Failed))? {
                         break;
                     }
                 }
@@ -500,20 +500,19 @@ impl<'m, 'a> Machine<'m, 'a> {
     }
 
     /// One turn of the loop; `false` ends it.
-    fn once<'n: 'm>(&mut self, fold: &'n Fold, at: usize, var: Val<'a>, var2: Val<'a>) -> Result<bool, EvalError> {
+    fn once<'n: 'm>(&mut self, fold: &'n Fold, at: usize, var: Res<'a>, var2: Res<'a>) -> Result<bool, EvalError> {
         self.host.work(1)?;
         let frame = &mut self.frames[at];
         (frame.var, frame.var2) = (var, var2);
         match self.eval(&fold.condition) {
             Ok(Val::Bool(false)) => return Ok(false),
-            Err(EvalError::CostExceeded) => return Err(EvalError::CostExceeded),
+            Err(error) if error.is_fatal() => return Err(error),
             _ => {}
         }
-        let step = self.eval(&fold.step);
-        if is_fatal(&step) {
-            return Err(EvalError::CostExceeded);
-        }
-        self.frames[at].accu = Some(step);
+        self.frames[at].accu = Some(match self.eval(&fold.step) {
+            Err(error) if error.is_fatal() => return Err(error),
+            step => step,
+        });
         Ok(true)
     }
 
@@ -542,7 +541,7 @@ impl<'m, 'a> Machine<'m, 'a> {
                 let mut list = if list.is_owned() {
                     list
                 } else {
-                    super::value::List::owned(list.iter().collect::<Result<Vec<_>, _>>()?)
+                    List::owned(list.iter().collect::<Result<Vec<_>, _>>()?)
                 };
                 for item in added.iter() {
                     list.push(item?);
@@ -578,34 +577,24 @@ impl<'m, 'a> Machine<'m, 'a> {
     }
 }
 
-/// Functions outside the core say which arguments they were not made for.
-pub(super) fn no_overload(error: EvalError, function: &str, args: &[Val<'_>]) -> EvalError {
-    let core = function.starts_with(['_', '@', '!', '-'])
-        || matches!(
-            function,
-            "contains" | "startsWith" | "endsWith" | "matches" | "size" | "containsIP"
-        )
-        || function.starts_with("get");
-    if core || error != EvalError::no_overload() {
-        return error;
-    }
-    let types: Vec<String> = args.iter().map(|arg| arg.type_of().runtime_name().to_owned()).collect();
-    EvalError::failed(format!("no such overload: {function}({})", types.join(", ")))
-}
-
-/// Whether the budget is gone, which nothing absorbs.
+/// Whether it is all over, which nothing absorbs.
 fn is_fatal<T>(result: &Result<T, EvalError>) -> bool {
-    matches!(result, Err(EvalError::CostExceeded))
+    result.as_ref().is_err_and(EvalError::is_fatal)
 }
 
 /// A list index: whole numbers of any type.
-fn index(key: &Val<'_>) -> Result<i64, EvalError> {
+fn index(key: &Val<'_>, list: &List<'_>) -> Result<i64, EvalError> {
+    let unsupported = || EvalError::failed(format!("unsupported index: {key}"));
+    let is_index = |index: f64| index.fract() == 0.0 && index.abs() < 9e18;
     match key {
         Val::Int(index) => Ok(*index),
+        // Lists that came with a schema know no other.
+        Val::Uint(0..=0x7fff_ffff_ffff_ffff) if list.kind().is_some() => Err(unsupported()),
+        Val::Double(index) if is_index(*index) && list.kind().is_some() => Err(unsupported()),
         Val::Uint(index) => {
             i64::try_from(*index).map_err(|_| EvalError::failed(format!("unsupported index value {key} in list")))
         }
-        Val::Double(index) if index.fract() == 0.0 && index.abs() < 9e18 => Ok(*index as i64),
+        Val::Double(index) if is_index(*index) => Ok(*index as i64),
         Val::Double(_) => Err(EvalError::failed(format!("unsupported index value {key} in list"))),
         other => {
             let of = other.type_of();
@@ -614,33 +603,5 @@ fn index(key: &Val<'_>) -> Result<i64, EvalError> {
                 of.runtime_name()
             )))
         }
-    }
-}
-
-/// What can stand in brackets: anything else is refused before it is looked for.
-pub(super) fn check_qualifier(key: &Val<'_>) -> Result<(), String> {
-    match key {
-        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) => Ok(()),
-        other => Err(format!("invalid qualifier type: {}", go_name(other))),
-    }
-}
-
-/// What upstream's implementation calls the type, which shows in error texts.
-fn go_name(value: &Val<'_>) -> &'static str {
-    match value {
-        Val::Null => "types.Null",
-        Val::Bool(_) => "types.Bool",
-        Val::Int(_) => "types.Int",
-        Val::Uint(_) => "types.Uint",
-        Val::Double(_) => "types.Double",
-        Val::String(_) => "types.String",
-        Val::Bytes(_) => "types.Bytes",
-        Val::Duration(_) => "types.Duration",
-        Val::Timestamp(_) => "types.Timestamp",
-        Val::Optional(_) => "*types.Optional",
-        Val::Type(_) => "*types.Type",
-        Val::List(_) => "*types.baseList",
-        Val::Map(_) => "*types.baseMap",
-        _ => "*types.baseObject",
     }
 }

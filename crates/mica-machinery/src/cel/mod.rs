@@ -25,6 +25,7 @@ mod lexer;
 mod macros;
 mod parser;
 mod plan;
+mod refusal;
 mod unescape;
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use regex::Regex;
 use super::ast::{self, Expr, Kind, Literal, op};
 use super::check::Checked;
 use super::env::Env;
-use super::eval;
-use super::library::{self, Host, Implementation, convert, operators, regex as patterns};
+use super::library::{self, Host, Implementation, convert, regex as patterns};
+use super::refusal::{check_qualifier, no_overload};
 use super::types::Type;
 use super::value::{Entries, Key, Map, Val};
 
@@ -182,7 +182,7 @@ impl Planner<'_> {
             let mut attribute = self.attribute(&call.args[0])?;
             let key = match self.node(&call.args[1])? {
                 Node::Const(key) => {
-                    eval::check_qualifier(&key)?;
+                    check_qualifier(&key)?;
                     QualifierKey::Const(key)
                 }
                 node => QualifierKey::Node(node),
@@ -231,8 +231,9 @@ impl Planner<'_> {
             if list.is_empty() {
                 return Ok(Node::Const(Val::Bool(false)));
             }
-            let keys: Option<HashSet<Key>> = list.iter().map(|item| Key::of(&item.ok()?)).collect();
-            if let Some(keys) = keys {
+            let items: Option<Vec<_>> = list.iter().map(|item| item.ok().filter(is_hashed)).collect();
+            if let Some(items) = items {
+                let keys = items.iter().flat_map(Key::alike).collect();
                 return Ok(Node::InSet(Box::new(args.swap_remove(0)), keys));
             }
         }
@@ -244,7 +245,7 @@ impl Planner<'_> {
                 authorizer: None,
             };
             let args = std::slice::from_ref(value);
-            let made = run(&mut host, args).map_err(|error| eval::no_overload(error, function, args));
+            let made = run(&mut host, args).map_err(|error| no_overload(error, function, args));
             return made.map(Node::Const).map_err(|e| e.to_string());
         }
         let stops_early = args.len() > 2 || matches!(run, Run::Pattern(_));
@@ -319,10 +320,7 @@ impl Planner<'_> {
         };
         let mut made = Entries::new();
         for (key, value) in constants {
-            let Some(at) = Key::of(&key) else {
-                return Ok(Node::Map(nodes));
-            };
-            made.insert(at, (key, value));
+            put(&mut made, key, value);
         }
         Ok(Node::Const(Val::Map(Map::owned(made))))
     }
@@ -359,13 +357,21 @@ fn constant(literal: &Literal) -> Val<'static> {
     }
 }
 
+/// Whether upstream looks a constant up instead of comparing with it.
+fn is_hashed(value: &Val<'_>) -> bool {
+    matches!(
+        value,
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_)
+    )
+}
+
 /// Adds an entry to a map under construction; a later one of the same key replaces it.
-pub(super) fn put<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) -> Result<(), library::EvalError> {
-    match Key::of(&key) {
-        Some(at) => {
-            entries.insert(at, (key, value));
-            Ok(())
-        }
-        None => operators::insert(entries, key, value),
+pub(super) fn put<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) {
+    let at = Key::of(&key).or_else(|| {
+        let mut unused = (entries.len()..).map(Key::Unique);
+        unused.find(|at| !entries.contains_key(at))
+    });
+    if let Some(at) = at {
+        entries.insert(at, (key, value));
     }
 }

@@ -90,14 +90,21 @@ pub enum Map<'a> {
 /// A map that an expression made: the key as given, and the value.
 pub type Entries<'a> = IndexMap<Key, (Val<'a>, Val<'a>)>;
 
-/// A map key, so that keys that are equal are the same: `1`, `1u` and `1.0` are.
+/// A map key. Numbers of different types are different keys, even if they are equal: it is looking for one that tries the
+/// others ([`Map::find`]).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
+    Null,
     Bool(bool),
-    Number(i128),
+    Int(i64),
+    Uint(u64),
+    /// By its bits.
+    Double(u64),
     String(Arc<str>),
-    /// A number with a fraction, by its bits.
-    Fraction(u64),
+    /// Any other value that can be told from its like, by its type's name and its text.
+    Value(String, String),
+    /// What is like nothing else: lists, objects, and what is no number.
+    Unique(usize),
 }
 
 impl<'a> Val<'a> {
@@ -239,6 +246,15 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Whether it is a list or map that an expression made.
+    pub(super) fn is_made(&self) -> bool {
+        match self {
+            Self::List(list) => list.schema.is_none() && !list.is_json(),
+            Self::Map(map) => map.json().is_none(),
+            _ => false,
+        }
+    }
+
     /// The value as JSON, or why there is none.
     pub fn to_json(&self) -> Result<Value, String> {
         Ok(match self {
@@ -365,6 +381,10 @@ impl<'a> List<'a> {
         }
     }
 
+    pub(super) fn is_json(&self) -> bool {
+        matches!(self.items, Items::Json(_))
+    }
+
     pub(super) fn is_owned(&self) -> bool {
         matches!(self.items, Items::Owned(_))
     }
@@ -393,10 +413,7 @@ impl<'a> Map<'a> {
     /// The value under `key`; `Ok(None)` if there is none.
     pub fn find(&self, key: &Val<'_>) -> Result<Option<Val<'a>>, String> {
         match self {
-            Self::Owned(entries) => {
-                let key = Key::of(key);
-                Ok(key.and_then(|key| entries.get(&key)).map(|(_, value)| value.clone()))
-            }
+            Self::Owned(entries) => Ok(Key::find(entries, key).cloned()),
             Self::Json(map, schema) => {
                 let Val::String(key) = key else {
                     return if schema.is_some() {
@@ -418,20 +435,23 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Keys as expressions see them.
+    /// Keys as expressions see them: a field that no schema names is there as null.
     pub fn keys(&self) -> Vec<Val<'a>> {
         match self {
             Self::Owned(entries) => entries.values().map(|(key, _)| key.clone()).collect(),
             Self::Json(map, None) => map.keys().map(|key| Val::String(Text::Borrowed(key))).collect(),
             Self::Json(map, Some(schema)) => {
                 let object = schema.properties.is_some();
-                map.keys()
+                let mut keys: Vec<_> = map
+                    .keys()
                     .filter(|key| property(schema, key).is_some())
                     .map(|key| match object.then(|| escape::escape(key)).flatten() {
                         Some(escaped) if escaped != *key => Val::string(escaped),
                         _ => Val::String(Text::Borrowed(key)),
                     })
-                    .collect()
+                    .collect();
+                keys.resize(map.len(), Val::Null);
+                keys
             }
         }
     }
@@ -483,14 +503,61 @@ impl Key {
     /// `value` as a map key, if it can be one.
     pub fn of(value: &Val<'_>) -> Option<Self> {
         Some(match value {
+            Val::Null => Self::Null,
             Val::Bool(value) => Self::Bool(*value),
-            Val::Int(value) => Self::Number(i128::from(*value)),
-            Val::Uint(value) => Self::Number(i128::from(*value)),
-            Val::Double(value) if value.fract() == 0.0 && value.abs() < 1e19 => Self::Number(*value as i128),
-            Val::Double(value) => Self::Fraction(value.to_bits()),
+            Val::Int(value) => Self::Int(*value),
+            Val::Uint(value) => Self::Uint(*value),
+            Val::Double(value) if value.is_nan() => return None,
+            // There is one zero.
+            Val::Double(value) => Self::Double((value + 0.0).to_bits()),
             Val::String(text) => Self::String(Arc::from(&**text)),
+            Val::Duration(_) | Val::Type(_) | Val::Ip(_) | Val::Cidr(_) => {
+                Self::Value(value.type_of().to_string(), format!("{value:?}"))
+            }
             _ => return None,
         })
+    }
+
+    /// What a map holds under a key, or under a whole number that is equal to it. A double is found by itself alone.
+    pub fn find<'e, 'a>(entries: &'e Entries<'a>, key: &Val<'_>) -> Option<&'e Val<'a>> {
+        let exact = Self::of(key).and_then(|key| entries.get(&key));
+        let found = exact.or_else(|| {
+            let others = Self::whole(key).into_iter().flatten();
+            others.filter_map(|key| entries.get(&key)).next()
+        });
+        found.map(|(_, value)| value)
+    }
+
+    /// The keys of whole numbers that are equal to a number, itself not among them.
+    fn whole(value: &Val<'_>) -> Option<[Self; 2]> {
+        let (int, uint) = match value {
+            Val::Int(value) => (None, u64::try_from(*value).ok()),
+            Val::Uint(value) => (i64::try_from(*value).ok(), None),
+            Val::Double(value) => {
+                let int = (value.fract() == 0.0 && *value > i64::MIN as f64 && *value < i64::MAX as f64)
+                    .then_some(*value as i64);
+                let uint = (value.fract() == 0.0 && *value >= 0.0 && *value < u64::MAX as f64).then_some(*value as u64);
+                (int, uint)
+            }
+            _ => return None,
+        };
+        let int = int.map(Self::Int);
+        let uint = uint.map(Self::Uint);
+        let one = int.clone().or_else(|| uint.clone())?;
+        Some([one.clone(), uint.unwrap_or(one)])
+    }
+
+    /// All keys of values that are equal to a constant: what upstream makes of a list of constants.
+    pub fn alike(value: &Val<'_>) -> Vec<Self> {
+        let double = match value {
+            Val::Int(value) => Some(*value as f64),
+            Val::Uint(value) => Some(*value as f64),
+            _ => None,
+        };
+        let mut keys: Vec<_> = Self::of(value).into_iter().collect();
+        keys.extend(Self::whole(value).into_iter().flatten());
+        keys.extend(double.and_then(|value| Self::of(&Val::Double(value))));
+        keys
     }
 }
 

@@ -147,7 +147,7 @@ impl Expression {
         let result = match outcome.result {
             Ok(value) => read(&value).map_err(EvalError::Failed),
             Err(error @ cel::EvalError::CostExceeded) => Err(EvalError::TooExpensive(error.to_string())),
-            Err(cel::EvalError::Failed(why)) => Err(EvalError::Failed(why)),
+            Err(error) => Err(EvalError::Failed(error.to_string())),
         };
         Evaluated {
             result,

@@ -76,6 +76,7 @@ fn literal_argument(expr: &Expr, positions: &Positions, issues: &mut Vec<Issue>)
         ("timestamp", Literal::String(text)) => library::time::parse_timestamp(text).is_ok(),
         ("duration", _) => false,
         ("timestamp", Literal::Int(seconds)) => library::time::in_range(*seconds),
+        ("timestamp", _) => false,
         ("matches", Literal::String(pattern)) => library::regex::compile(pattern).is_ok(),
         _ => true,
     };

@@ -33,7 +33,8 @@ pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Eval
             (Some(a), Some(b)) => return equal(host, a, b),
             (a, b) => a.is_none() && b.is_none(),
         },
-        (Val::Preserved(a), _) => return Ok(b.to_json().is_ok_and(|b| **a == b)),
+        // What an expression made is nothing that came with an object.
+        (Val::Preserved(a), _) => !b.is_made() && b.to_json().is_ok_and(|b| **a == b),
         (Val::Quantity(a), Val::Quantity(b)) => a == b,
         (Val::Ip(a), Val::Ip(b)) => a == b,
         (Val::Cidr(a), Val::Cidr(b)) => a == b,
@@ -164,6 +165,9 @@ fn maps(host: &mut Host<'_>, a: &Map<'_>, b: &Val<'_>) -> Result<bool, EvalError
         return Ok(false);
     }
     for key in a.keys() {
+        if typed && matches!(key, Val::Null) {
+            continue;
+        }
         let (mine, other) = (a.find(&key)?, b.find(&key)?);
         match (mine, other) {
             (Some(mine), Some(other)) => {
@@ -171,21 +175,23 @@ fn maps(host: &mut Host<'_>, a: &Map<'_>, b: &Val<'_>) -> Result<bool, EvalError
                     return Ok(false);
                 }
             }
-            (None, None) => {}
+            (None, None) if typed => {}
             _ => return Ok(false),
         }
     }
-    Ok(!typed || unknown_fields_equal(a, b))
+    if typed { unknown_fields_equal(a, b) } else { Ok(true) }
 }
 
-/// Fields that the schema does not name: those that both have must be the same.
-fn unknown_fields_equal(a: &Map<'_>, b: &Map<'_>) -> bool {
-    let (Some(json), Some(other)) = (a.json(), b.json()) else {
-        return true;
-    };
-    json.iter()
-        .filter(|(name, _)| a.property(name).is_none())
-        .all(|(name, value)| other.get(name).is_none_or(|other| other == value))
+/// Fields that the schema does not name: those that both have must be the same. Only with an object that came with a schema
+/// can they be compared.
+fn unknown_fields_equal(a: &Map<'_>, b: &Map<'_>) -> Result<bool, EvalError> {
+    let fields = a.json().into_iter().flatten();
+    let mut unknown = fields.filter(|(name, _)| a.property(name).is_none()).peekable();
+    match b.json().filter(|_| b.has_schema()) {
+        Some(other) => Ok(unknown.all(|(name, value)| other.get(name).is_none_or(|other| other == value))),
+        None if unknown.peek().is_none() => Ok(true),
+        None => Err(EvalError::no_overload()),
+    }
 }
 
 /// `a < b` and the like; `None` if the two have no order.

@@ -26,7 +26,12 @@ pub fn find(name: &str) -> Option<Implementation> {
         "timestamp" => |_, args| convert(args, Type::Timestamp),
         "uint" => |_, args| convert(args, Type::Uint),
         "dyn" => |_, args| Ok(args[0].clone()),
-        "type" => |_, args| Ok(Val::Type(args[0].type_of())),
+        "type" => |_, args| match &args[0] {
+            Val::Preserved(_) => Err(EvalError::failed(
+                "type conversion to 'type' not supported for values preserved by x-kubernetes-preserve-unknown-fields",
+            )),
+            value => Ok(Val::Type(value.type_of())),
+        },
         "jsonpatch.escapeKey" => escape_key,
         _ => return None,
     })
@@ -83,7 +88,10 @@ fn convert<'a>(args: &[Val<'a>], to: Type) -> Outcome<'a> {
     match converted {
         Some(value) => Ok(value),
         None if value.type_of() == to => Ok(value.clone()),
-        None if matches!(value, Val::Null | Val::List(_) | Val::Map(_)) => Err(EvalError::no_overload()),
+        // Only of texts some can be converted and others not.
+        None if !matches!((value, &to), (Val::String(_), _) | (Val::Int(_), Type::Duration)) => {
+            Err(EvalError::no_overload())
+        }
         None => Err(conversion_error(value, &to)),
     }
 }

@@ -8,8 +8,11 @@ use crate::field::quote;
 /// Digits after the point where none are asked for.
 const DEFAULT_PRECISION: usize = 6;
 
-/// The most digits after the point that are written.
-const MAX_PRECISION: usize = 1000;
+/// No number has more digits after the point.
+const MAX_FRACTION: usize = 1074;
+
+/// Where upstream's reader of numbers in templates gives up: more than that, and another digit.
+const TOO_LARGE: usize = 1_000_000;
 
 pub fn format<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     let [Val::String(template), Val::List(list)] = args else {
@@ -95,46 +98,44 @@ impl Clause {
         match self.verb {
             's' => write_string(host, out, arg),
             'd' => out_number(out, arg).map_err(failed),
-            'f' | 'e' => self.float(out, arg).map_err(failed),
+            'f' | 'e' => {
+                let width = self.precision.unwrap_or_default().min(usize::from(u16::MAX));
+                host.work(width as u64 / 16)?;
+                self.float(out, arg).map_err(failed)
+            }
             _ => self.integer(out, arg).map_err(failed),
         }
     }
 
     fn float(self, out: &mut String, arg: &Val<'_>) -> Result<(), String> {
-        let (kind, precision) = (
-            self.verb,
-            self.precision.unwrap_or(DEFAULT_PRECISION).min(MAX_PRECISION),
-        );
         let value = match arg {
+            // Zero has no sign there.
+            Val::Double(0.0) => 0.0,
             Val::Double(value) => *value,
             Val::String(text) if &**text == "NaN" => f64::NAN,
             Val::String(text) if &**text == "Infinity" => f64::INFINITY,
             Val::String(text) if &**text == "-Infinity" => f64::NEG_INFINITY,
-            other => return Err(refusal(kind, other.type_of().runtime_name())),
+            other => return Err(refusal(self.verb, other.type_of().runtime_name())),
         };
-        if !value.is_finite() {
-            out.push_str(match value {
-                value if value.is_nan() => "NaN",
-                value if value > 0.0 => "∞",
-                _ => "-∞",
-            });
+        let precision = self.precision.unwrap_or(DEFAULT_PRECISION);
+        if precision / 10 > TOO_LARGE {
+            out.push_str("%!(NOVERB)");
             return Ok(());
         }
-        if kind == 'f' {
-            // Zero has no sign there.
-            let value = if value == 0.0 { 0.0 } else { value };
-            out.push_str(&grouped(&format!("{value:.precision$}")));
-            return Ok(());
-        }
-        // Upstream takes the precision for a width here.
-        let text = format!("{value:.DEFAULT_PRECISION$e}");
-        let (digits, exponent) = text.split_once('e').expect("the format writes an exponent");
-        let exponent: i32 = exponent.parse().expect("the exponent is a number");
-        let sign = if exponent < 0 { "-" } else { "" };
-        out.push_str(&format!(
-            "{digits}×10{}",
-            superscript(&format!("{sign}{:02}", exponent.abs()))
-        ));
+        let text = match value {
+            value if value.is_nan() => "NaN".to_owned(),
+            value if value.is_infinite() && value > 0.0 => "∞".to_owned(),
+            value if value.is_infinite() => "-∞".to_owned(),
+            value if self.verb == 'f' => fixed(value, precision),
+            value => scientific(value),
+        };
+        // Upstream takes the precision of `%e` for a width.
+        let width = if self.verb == 'e' {
+            usize::from(precision as u16)
+        } else {
+            0
+        };
+        out.push_str(&format!("{text:>width$}"));
         Ok(())
     }
 
@@ -207,6 +208,28 @@ pub fn check(template: &str, types: &[&Type]) -> Result<(), (Option<usize>, Stri
     Ok(())
 }
 
+/// Upstream holds the most digits after the point in 16 bits, of which one is a sign, and the fewest in 8.
+fn fixed(value: f64, precision: usize) -> String {
+    let rounded = match usize::try_from(precision as i16) {
+        Ok(most) => format!("{value:.0$}", most.min(MAX_FRACTION)),
+        Err(_) => value.to_string(),
+    };
+    let fewest = usize::from(precision as u8);
+    let (whole, fraction) = rounded.split_once('.').unwrap_or((&rounded, ""));
+    let fraction = format!("{:0<fewest$}", fraction.trim_end_matches('0'));
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}", grouped(whole))
+}
+
+fn scientific(value: f64) -> String {
+    let text = format!("{value:.DEFAULT_PRECISION$e}");
+    let (digits, exponent) = text.split_once('e').expect("the format writes an exponent");
+    let exponent: i32 = exponent.parse().expect("the exponent is a number");
+    let sign = if exponent < 0 { "-" } else { "" };
+    let exponent = superscript(&format!("{sign}{:02}", exponent.abs()));
+    format!("{digits}×10{exponent}")
+}
+
 fn signed(value: i64, digits: fn(u64) -> String) -> String {
     let sign = if value < 0 { "-" } else { "" };
     format!("{sign}{}", digits(value.unsigned_abs()))
@@ -226,21 +249,14 @@ fn superscript(digits: &str) -> String {
 }
 
 /// Thousands are set apart by commas, as in American English.
-fn grouped(number: &str) -> String {
-    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
-    let (whole, fraction) = digits
-        .split_once('.')
-        .map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
+fn grouped(whole: &str) -> String {
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let mut out = sign.to_owned();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
-    }
-    if let Some(fraction) = fraction {
-        out.push('.');
-        out.push_str(fraction);
     }
     out
 }
@@ -264,7 +280,10 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
                 if i > 0 {
                     out.push_str(", ");
                 }
-                write_quoted(host, out, &item?)?;
+                match item {
+                    Ok(item) => write_quoted(host, out, &item)?,
+                    Err(_) => return Err(unwritten("error")),
+                }
             }
             out.push(']');
         }
@@ -324,23 +343,37 @@ fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
             });
             Ok(())
         }
-        other => write_string(host, out, other),
+        Val::List(_) | Val::Map(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Null | Val::Type(_) => {
+            write_string(host, out, arg)
+        }
+        other => Err(unwritten(other.type_of().runtime_name())),
     }
+}
+
+fn unwritten(what: &str) -> EvalError {
+    EvalError::failed(format!("error during formatting: no formatting function for {what}"))
 }
 
 fn write_map(host: &mut Host<'_>, out: &mut String, map: &Map<'_>) -> Result<(), EvalError> {
     let mut entries = Vec::new();
     for key in map.keys() {
+        // A field that no schema names.
+        if map.has_schema() && matches!(key, Val::Null) {
+            return Err(EvalError::Broken);
+        }
         if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
-            let name = key.type_of().runtime_name().to_owned();
-            return Err(EvalError::failed(format!(
-                "error during formatting: no formatting function for map key of type {name}"
-            )));
+            return Err(unwritten(&format!("map key of type {}", key.type_of().runtime_name())));
         }
         let (mut name, mut text) = (String::new(), String::new());
         write_quoted(host, &mut name, &key)?;
-        if let Some(value) = map.find(&key)? {
-            write_quoted(host, &mut text, &value)?;
+        match map.find(&key) {
+            Ok(Some(value)) => write_quoted(host, &mut text, &value)?,
+            Ok(None) => {
+                return Err(EvalError::failed(format!(
+                    "error during formatting: could not find key: {name}"
+                )));
+            }
+            Err(_) => return Err(unwritten("error")),
         }
         entries.push((name, text));
     }

@@ -29,6 +29,7 @@ pub fn find(name: &str) -> Option<Implementation> {
         "flatten" => flatten,
         "sort" => |host, args| match args {
             [Val::List(list)] => sort(host, list, list),
+            [Val::String(_) | Val::Duration(_) | Val::Timestamp(_)] => Err(EvalError::no_overload()),
             _ => Err(EvalError::failed("no such overload: sort")),
         },
         "@sortByAssociatedKeys" => |host, args| match args {
@@ -130,7 +131,7 @@ fn position<'a>(host: &mut Host<'_>, list: &List<'a>, item: &Val<'a>, indexes: V
         let Some(Ok(each)) = list.get(index) else { continue };
         match equal(host, &each, item) {
             Ok(true) => return Ok(Val::Int(index as i64)),
-            Err(EvalError::CostExceeded) => return Err(EvalError::CostExceeded),
+            Err(error) if error.is_fatal() => return Err(error),
             _ => {}
         }
     }
@@ -159,6 +160,14 @@ fn flatten<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     let (list, depth) = match args {
         [Val::List(list)] => (list, 1),
         [Val::List(list), Val::Int(depth)] => (list, *depth),
+        [value] => {
+            let of = value.type_of();
+            let name = match value {
+                Val::Map(_) => of.full_name(),
+                _ => of.runtime_name().to_owned(),
+            };
+            return Err(EvalError::failed(format!("no such overload: {name}.flatten()")));
+        }
         _ => return Err(EvalError::no_overload()),
     };
     if depth < 0 {
@@ -262,7 +271,7 @@ fn intersects<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     for item in a.iter() {
         match contains(host, b, &item?) {
             Ok(true) => return Ok(Val::Bool(true)),
-            Err(EvalError::CostExceeded) => return Err(EvalError::CostExceeded),
+            Err(error) if error.is_fatal() => return Err(error),
             _ => {}
         }
     }

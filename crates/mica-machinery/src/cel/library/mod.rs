@@ -32,11 +32,19 @@ pub enum EvalError {
     /// Nothing absorbs this one: not `||`, not `orValue`.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostExceeded,
+    /// Where upstream's evaluator breaks down, it says so, and nothing absorbs that either.
+    #[error("internal error: runtime error: invalid memory address or nil pointer dereference")]
+    Broken,
 }
 
 impl EvalError {
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
+    }
+
+    /// Whether the evaluation is over with it, whatever stands around.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::CostExceeded | Self::Broken)
     }
 
     pub fn no_overload() -> Self {

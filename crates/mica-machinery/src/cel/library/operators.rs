@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::compare::{are_ordered, equal, order, same_key};
 use super::time::Instant;
 use super::{EvalError, Host, Implementation, Outcome};
+use crate::cel::plan::put;
 use crate::cel::schema::ListKind;
 use crate::cel::value::{Entries, Key, List, Map, Text, Val};
 
@@ -61,6 +62,7 @@ fn negate<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
         [Val::Int(value)] => int(value.checked_neg()),
         [Val::Double(value)] => Ok(Val::Double(-value)),
+        [Val::Duration(value)] => duration(value.checked_neg()),
         _ => Err(EvalError::no_overload()),
     }
 }
@@ -155,9 +157,7 @@ fn modulo<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
 
 fn compare<'a>(args: &[Val<'a>], holds: fn(Option<Ordering>) -> bool) -> Outcome<'a> {
     match args {
-        [Val::Double(a), b] if a.is_nan() && are_ordered(&args[0], b) => {
-            Err(EvalError::failed("NaN values cannot be ordered"))
-        }
+        [Val::Double(a), _] if a.is_nan() => Err(EvalError::failed("NaN values cannot be ordered")),
         [a, Val::Double(b)] if b.is_nan() && are_ordered(a, &args[1]) => {
             Err(EvalError::failed("NaN values cannot be ordered"))
         }
@@ -184,7 +184,7 @@ pub(super) fn contains(host: &mut Host<'_>, list: &List<'_>, item: &Val<'_>) -> 
         match each.map_err(EvalError::from).and_then(|each| equal(host, &each, item)) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
-            Err(EvalError::CostExceeded) => return Err(EvalError::CostExceeded),
+            Err(error) if error.is_fatal() => return Err(error),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
@@ -197,6 +197,7 @@ pub(super) fn contains(host: &mut Host<'_>, list: &List<'_>, item: &Val<'_>) -> 
 fn size<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
         [value @ (Val::String(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_))] => Ok(Val::Int(value.size() as i64)),
+        [Val::Duration(_) | Val::Timestamp(_)] => Err(EvalError::no_overload()),
         _ => Err(EvalError::failed("no such overload: size")),
     }
 }
@@ -233,16 +234,13 @@ fn entries<'a>(map: &Map<'a>) -> Result<Entries<'a>, EvalError> {
 
 /// Adds an entry; the same key twice is an error.
 pub fn insert<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) -> Result<(), EvalError> {
-    let Some(at) = Key::of(&key) else {
-        return Err(EvalError::failed(format!("unsupported key type: {}", key.type_of())));
-    };
-    if entries.contains_key(&at) {
+    if Key::find(entries, &key).is_some() {
         return Err(EvalError::failed(format!("insert failed: key {key} already exists")));
     }
     let key = match key {
         Val::String(Text::Borrowed(text)) => Val::string(text),
         key => key,
     };
-    entries.insert(at, (key, value));
+    put(entries, key, value);
     Ok(())
 }

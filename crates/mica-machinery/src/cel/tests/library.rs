@@ -151,7 +151,7 @@ fn lists_and_maps_are_formatted_as_literals() {
         ),
         ("'%s'.format([[b'ab']])", r#"[b"ab"]"#),
         ("'%s'.format([{1: 1, 'a': 2, true: 3}])", r#"{"a":2, 1:1, true:3}"#),
-        ("'%f %e'.format(['NaN', '-Infinity'])", "NaN -∞"),
+        ("'%f %e'.format(['NaN', '-Infinity'])", "NaN     -∞"),
         ("'%f'.format([-0.0])", "0.000000"),
     ] {
         let literal = expected.replace('\\', r"\\").replace('"', r#"\""#);
