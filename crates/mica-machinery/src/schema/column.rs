@@ -76,7 +76,7 @@ fn typed(ty: &str, value: &Value, now: Timestamp) -> Value {
     match (ty, value) {
         ("integer", Value::Number(number)) => match number.as_i64() {
             Some(integer) => integer.into(),
-            None => number.as_f64().map_or(Value::Null, |float| (float as i64).into()),
+            None => number.as_f64().map_or(Value::Null, |float| go::integer(float).into()),
         },
         ("number", Value::Number(number)) => number.as_f64().map_or(Value::Null, |float| match number.as_i64() {
             Some(_) if float.abs() < EXACT => value.clone(),
@@ -102,7 +102,7 @@ mod tests {
     fn cells_have_the_columns_type_or_are_null() {
         let object = json!({
             "metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"},
-            "spec": {"s": "x", "n": 3, "big": i64::MAX, "f": 2.5, "b": true, "l": [1, "a"], "none": null, "when": "soon", "h": {"x": "<&"}},
+            "spec": {"s": "x", "n": 3, "big": i64::MAX, "f": 2.5, "b": true, "l": [1, "a"], "none": null, "when": "soon", "h": {"x": "<&"}, "huge": 1e19},
         });
         let now: Timestamp = "2024-01-01T01:00:00Z".parse().expect("a time");
         let cell = |ty: &str, path: &str| {
@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(cell("string", ".spec.missing"), json!(null));
         assert_eq!(cell("integer", ".spec.n"), json!(3));
         assert_eq!(cell("integer", ".spec.f"), json!(2));
+        assert_eq!(cell("integer", ".spec.huge"), json!(i64::MIN));
         assert_eq!(cell("integer", ".spec.s"), json!(null));
         assert_eq!(cell("number", ".spec.f"), json!(2.5));
         assert_eq!(cell("number", ".spec.n"), json!(3));

@@ -20,6 +20,16 @@ pub(crate) fn float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
+/// The integer that a float is cut to; beyond the range of integers it is the smallest of them, as on upstream's processors.
+pub(crate) fn integer(value: f64) -> i64 {
+    const LIMIT: f64 = (1_u64 << 63) as f64;
+    if (-LIMIT..LIMIT).contains(&value) {
+        value as i64
+    } else {
+        i64::MIN
+    }
+}
+
 pub(crate) fn number(value: &Number) -> String {
     match value.as_f64() {
         Some(float_value) if value.is_f64() => float(float_value),
@@ -38,6 +48,21 @@ pub(crate) fn unlike_json(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_beyond_the_range_of_integers_are_cut_to_the_smallest() {
+        let smallest = -9_223_372_036_854_775_808.0;
+        for (value, cut) in [
+            (1.9, 1),
+            (-1.9, -1),
+            (1e18, 10_i64.pow(18)),
+            (smallest, i64::MIN),
+            (1e19, i64::MIN),
+        ] {
+            assert_eq!(integer(value), cut, "{value}");
+        }
+        assert_eq!(integer(f64::NAN), i64::MIN);
+    }
 
     #[test]
     fn floats_print_as_in_go() {

@@ -13,9 +13,6 @@ use super::node::{Bound, Node, Numbers, Type, Types};
 /// Float results this close to an integer count as one.
 const EPSILON: f64 = 1e-9;
 
-/// One more than the largest `i64`, which is itself no float.
-const TWO_TO_63: f64 = (1_u64 << 63) as f64;
-
 /// The largest float below which every integer is exact.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
@@ -28,7 +25,8 @@ pub(crate) fn is_whole(value: f64) -> bool {
         return true;
     }
     let whole = value.trunc();
-    whole != 0.0 && (value - whole).abs() / (value.abs() + whole.abs()) < EPSILON
+    // Upstream cuts to an unsigned integer, which is far from any negative number.
+    whole > 0.0 && (value - whole).abs() / (value.abs() + whole.abs()) < EPSILON
 }
 
 pub(crate) fn check(node: &Node, value: &Number, place: &str, out: &mut Outcome) {
@@ -73,8 +71,8 @@ impl Range {
             (Some(Type::Integer), format) => {
                 let whole = match value.as_i64() {
                     Some(whole) => Some(whole),
-                    None if float == float.trunc() && (-TWO_TO_63..TWO_TO_63).contains(&float) => Some(float as i64),
-                    None => None,
+                    // By its text, which has no more digits than tell it from others: the smallest integer is none then.
+                    None => float.to_string().parse().ok(),
                 };
                 whole.is_some_and(|whole| format != Some(Format::Int32) || i32::try_from(whole).is_ok())
             }
@@ -97,40 +95,65 @@ impl Range {
     }
 }
 
+/// A value as it is compared and shown: an integer with what is cut to one, or a float.
+enum Operand {
+    Integer(i64),
+    Float(f64),
+}
+
+impl Operand {
+    /// An integer stays one if the bound or factor that it is compared with is of the place's type.
+    fn of(value: &Number, complaint: Option<&String>) -> Self {
+        match value.as_i64() {
+            Some(value) if complaint.is_none() => Self::Integer(value),
+            _ => Self::Float(value.as_f64().unwrap_or_default()),
+        }
+    }
+
+    fn shown(&self) -> Value {
+        match self {
+            Self::Integer(value) => (*value).into(),
+            Self::Float(value) => float(*value),
+        }
+    }
+}
+
+fn float(value: f64) -> Value {
+    Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
 fn check_multiple(checks: &Numbers, range: &Range, value: &Number, place: &str, out: &mut Outcome) {
     let Some(factor) = checks.multiple_of else { return };
     let complaint = Number::from_f64(factor).and_then(|factor| range.complaint(&factor, "MultipleOf", place));
-    let native = complaint.is_none().then(|| value.as_i64()).flatten();
+    let operand = Operand::of(value, complaint.as_ref());
     if let Some(text) = complaint {
         out.fail(place, Kind::Loose(text));
     }
-    let (shown, is_multiple) = match native {
-        Some(value) => {
-            let factor = factor as i64;
-            (factor.to_string(), (factor > 0).then(|| value % factor == 0))
+    let (factor, shown, is_multiple) = match operand {
+        Operand::Integer(value) => {
+            let factor = go::integer(factor);
+            let is_multiple = (factor > 0).then(|| value % factor == 0);
+            (factor.into(), factor.to_string(), is_multiple)
         }
-        None => {
-            let value = value.as_f64().unwrap_or_default();
+        Operand::Float(value) => {
             let quotient = if factor < 1.0 {
                 1.0 / factor * value
             } else {
                 value / factor
             };
-            (go::float(factor), (factor > 0.0).then(|| is_whole(quotient)))
+            let is_multiple = (factor > 0.0).then(|| is_whole(quotient));
+            (float(factor), go::float(factor), is_multiple)
         }
     };
     match is_multiple {
         Some(true) => {}
-        Some(false) => invalid(
-            value,
-            format!("{place} in body should be a multiple of {shown}"),
-            place,
-            out,
-        ),
+        Some(false) => {
+            let text = format!("{place} in body should be a multiple of {shown}");
+            invalid(operand.shown(), text, place, out);
+        }
         None => {
             let text = format!("factor MultipleOf declared for {place} must be positive: {shown}");
-            let value = Number::from_f64(factor).map_or(Value::Null, Value::Number);
-            out.fail(place, Kind::Invalid { value, text });
+            invalid(factor, text, place, out);
         }
     }
 }
@@ -147,19 +170,16 @@ fn check_bound(side: Side, bound: Bound, range: &Range, value: &Number, place: &
         Side::Maximum => "Maximum boundary",
     };
     let complaint = Number::from_f64(bound.value).and_then(|bound| range.complaint(&bound, what, place));
-    let native = complaint.is_none().then(|| value.as_i64()).flatten();
+    let operand = Operand::of(value, complaint.as_ref());
     if let Some(text) = complaint {
         out.fail(place, Kind::Loose(text));
     }
-    let (order, shown) = match native {
-        Some(value) => {
-            let bound = bound.value as i64;
+    let (order, shown) = match operand {
+        Operand::Integer(value) => {
+            let bound = go::integer(bound.value);
             (Some(value.cmp(&bound)), bound.to_string())
         }
-        None => {
-            let value = value.as_f64().unwrap_or_default();
-            (value.partial_cmp(&bound.value), go::float(bound.value))
-        }
+        Operand::Float(value) => (value.partial_cmp(&bound.value), go::float(bound.value)),
     };
     let (wrong, words) = match side {
         Side::Minimum => (std::cmp::Ordering::Less, ["greater than or equal to", "greater than"]),
@@ -168,11 +188,22 @@ fn check_bound(side: Side, bound: Bound, range: &Range, value: &Number, place: &
     let outside = order == Some(wrong) || (bound.exclusive && order == Some(std::cmp::Ordering::Equal));
     if outside {
         let words = words[usize::from(bound.exclusive)];
-        invalid(value, format!("{place} in body should be {words} {shown}"), place, out);
+        let text = format!("{place} in body should be {words} {shown}");
+        invalid(operand.shown(), text, place, out);
     }
 }
 
-fn invalid(value: &Number, text: String, place: &str, out: &mut Outcome) {
-    let value = Value::Number(value.clone());
+fn invalid(value: Value, text: String, place: &str, out: &mut Outcome) {
     out.fail(place, Kind::Invalid { value, text });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_large_positive_numbers_are_nearly_whole() {
+        assert!(is_whole(-3.0) && is_whole(858_993_459.6));
+        assert!(!is_whole(-858_993_459.6) && !is_whole(1.5) && !is_whole(1e-12));
+    }
 }

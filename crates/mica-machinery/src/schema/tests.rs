@@ -112,6 +112,17 @@ fn values() {
         json!(1.3),
         "spec.f: Invalid value: 1.3: spec.f in body should be a multiple of 0.5",
     );
+    // An integer is compared with what a bound is cut to, and out of range that is the smallest integer.
+    check_f(
+        json!({"type": "number", "maximum": 1e19}),
+        json!(0),
+        "spec.f: Invalid value: 0: spec.f in body should be less than or equal to -9223372036854775808",
+    );
+    check_f(
+        json!({"type": "number", "multipleOf": 0.5}),
+        json!(1),
+        "spec.f: Invalid value: 0: factor MultipleOf declared for spec.f must be positive: 0",
+    );
     check_f(
         json!({"type": "string", "minLength": 2, "maxLength": 4}),
         json!("a"),
