@@ -12,7 +12,7 @@ use super::library::authz::Authorizer;
 use super::library::compare::equal;
 use super::library::{self, EvalError, Host, lists};
 use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted, put};
-use super::refusal::{check_qualifier, go_name, no_overload};
+use super::refusal::{breakdown, check_qualifier, go_name, no_overload};
 use super::value::{Entries, Key, List, Map, Val};
 
 /// Elementary steps that an evaluation may take inside functions, beyond what costs count.
@@ -332,15 +332,21 @@ impl<'m, 'a> Machine<'m, 'a> {
     fn call<'n: 'm>(&mut self, call: &'n Call) -> Res<'a> {
         let mut args = Vec::with_capacity(call.args.len());
         let mut failed = None;
-        for arg in &call.args {
+        let mut failures = 0u64;
+        for (i, arg) in call.args.iter().enumerate() {
             match self.eval(arg) {
                 Ok(value) => args.push(value),
-                Err(error) if call.stops_early || error.is_fatal() => return Err(error),
+                // Paid for is what all arguments were evaluated for.
+                Err(error) if error.is_fatal() || (call.stops_early && i + 1 < call.args.len()) => return Err(error),
                 Err(error) => {
                     failed = failed.or(Some(error));
+                    failures |= 1 << i.min(63);
                     args.push(Val::Null);
                 }
             }
+        }
+        if let Some(why) = breakdown(call.overload, &args, failures) {
+            return Err(EvalError::Broken(why));
         }
         let result = match (&call.run, failed) {
             (Run::NotStrictlyFalse, None) => Ok(match &args[0] {
@@ -555,8 +561,14 @@ impl<'m, 'a> Machine<'m, 'a> {
     fn insert<'n: 'm>(&mut self, nodes: &'n [Node]) -> Res<'a> {
         let map = self.take_accumulator()??;
         let mut args = Vec::new();
-        for node in nodes {
-            args.push(self.eval(node)?);
+        for (i, node) in nodes.iter().enumerate() {
+            match self.eval(node) {
+                Err(error) if i + 1 == nodes.len() && !error.is_fatal() => {
+                    self.charge(1)?;
+                    return Err(error);
+                }
+                found => args.push(found?),
+            }
         }
         self.charge(1)?;
         let Val::Map(Map::Owned(mut entries)) = map else {

@@ -85,3 +85,32 @@ pub fn go_name(value: &Val<'_>) -> &'static str {
         _ => "*types.baseObject",
     }
 }
+
+/// Why upstream breaks down when it reckons what a call cost: some functions of lists are taken to have got a list, and a
+/// depth, whatever they got. `failures` has a bit for every argument without a value.
+pub fn breakdown(overload: &str, args: &[Val<'_>], failures: u64) -> Option<String> {
+    let name = |i: usize| match failures >> i & 1 {
+        0 => args.get(i).map_or("nil", go_name),
+        _ => "*types.Err",
+    };
+    let at = match overload {
+        "list_distinct" => 0,
+        "list_flatten_int" => {
+            let is_depth = failures & 2 == 0 && matches!(args.get(1), Some(Val::Int(_)));
+            return (!is_depth).then(|| format!("interface conversion: ref.Val is {}, not types.Int", name(1)));
+        }
+        _ if overload.ends_with("_sortByAssociatedKeys") => 1,
+        _ if overload.starts_with("list_") && overload.ends_with("_sort") => 0,
+        _ => return None,
+    };
+    let method = match args.get(at) {
+        _ if failures >> at & 1 == 1 => "Add",
+        Some(Val::List(_)) => return None,
+        Some(value) if lacks_trait("_+_", value) => "Add",
+        _ => "Contains",
+    };
+    Some(format!(
+        "interface conversion: {} is not traits.Lister: missing method {method}",
+        name(at)
+    ))
+}

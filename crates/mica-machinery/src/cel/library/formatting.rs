@@ -359,7 +359,8 @@ fn write_map(host: &mut Host<'_>, out: &mut String, map: &Map<'_>) -> Result<(),
     for key in map.keys() {
         // A field that no schema names.
         if map.has_schema() && matches!(key, Val::Null) {
-            return Err(EvalError::Broken);
+            let why = "runtime error: invalid memory address or nil pointer dereference";
+            return Err(EvalError::Broken(why.to_owned()));
         }
         if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
             return Err(unwritten(&format!("map key of type {}", key.type_of().runtime_name())));

@@ -33,8 +33,8 @@ pub enum EvalError {
     #[error("operation cancelled: actual cost limit exceeded")]
     CostExceeded,
     /// Where upstream's evaluator breaks down, it says so, and nothing absorbs that either.
-    #[error("internal error: runtime error: invalid memory address or nil pointer dereference")]
-    Broken,
+    #[error("internal error: {0}")]
+    Broken(String),
 }
 
 impl EvalError {
@@ -44,7 +44,7 @@ impl EvalError {
 
     /// Whether the evaluation is over with it, whatever stands around.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::CostExceeded | Self::Broken)
+        matches!(self, Self::CostExceeded | Self::Broken(_))
     }
 
     pub fn no_overload() -> Self {

@@ -10,6 +10,7 @@ use jiff::tz::{Offset, TimeZone};
 use super::{EvalError, Implementation, Outcome};
 use crate::cel::value::Val;
 use crate::duration::parse_go;
+use crate::field::quote;
 
 /// The first second of year 1 and the last of year 9999: what a timestamp may be.
 const FIRST: i64 = -62_135_596_800;
@@ -335,7 +336,7 @@ fn part<'a>(args: &[Val<'a>], scale: Option<i64>, of: fn(DateTime) -> i64) -> Ou
 fn zone_offset(instant: &Instant, zone: &str) -> Result<i32, EvalError> {
     if let Some((hours, minutes)) = zone.split_once(':') {
         let number = |text: &str| -> Result<i64, EvalError> {
-            let invalid = || EvalError::failed(format!("strconv.Atoi: parsing \"{text}\": invalid syntax"));
+            let invalid = || EvalError::failed(format!("strconv.Atoi: parsing {}: invalid syntax", quote(text)));
             text.parse().map_err(|_| invalid())
         };
         let (hours, minutes) = (number(hours)?, number(minutes)?);
