@@ -6,14 +6,22 @@
 use serde_json::Value;
 
 use super::check::is_empty;
+use crate::codec;
 use crate::facts::{Field, Shape, Type, TypeId, facts};
 
 /// A value of the type with this OpenAPI name.
 pub fn shown(value: &Value, openapi: &str) -> String {
     match facts().openapi(openapi) {
         Some(id) => shown_struct(value, id),
-        None => value.to_string(),
+        None => plain(value),
     }
+}
+
+/// A value as Go prints it: with its floats, and its escapes.
+fn plain(value: &Value) -> String {
+    let mut json = Vec::new();
+    codec::encode_untyped(value, &mut json);
+    String::from_utf8(json).expect("JSON is UTF-8")
 }
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -116,7 +124,7 @@ fn shown_shape(value: &Value, shape: &Shape) -> String {
         (Shape::Map(item), Value::Object(entries)) => {
             let parts: Vec<String> = entries
                 .iter()
-                .map(|(key, one)| format!("{}:{}", Value::from(key.as_str()), shown_shape(one, item)))
+                .map(|(key, one)| format!("{}:{}", plain(&key.as_str().into()), shown_shape(one, item)))
                 .collect();
             format!("{{{}}}", parts.join(","))
         }
@@ -133,9 +141,11 @@ fn shown_shape(value: &Value, shape: &Shape) -> String {
         (Shape::SchemaOrStringArray(id), Value::Object(_)) => {
             format!("{{\"Schema\":{},\"Property\":null}}", shown_struct(value, *id))
         }
-        (Shape::SchemaOrStringArray(_), Value::Array(_)) => format!("{{\"Schema\":null,\"Property\":{value}}}"),
+        (Shape::SchemaOrStringArray(_), Value::Array(_)) => {
+            format!("{{\"Schema\":null,\"Property\":{}}}", plain(value))
+        }
         (Shape::Quantity, Value::Null) => "\"0\"".to_owned(),
-        _ => value.to_string(),
+        _ => plain(value),
     }
 }
 
@@ -162,10 +172,12 @@ mod tests {
     #[test]
     fn a_schema_is_shown_as_its_unversioned_form() {
         let schema = json!({"type": "array", "nullable": true, "items": {"type": "string"}, "additionalProperties": false,
-            "dependencies": {"a": ["b"]}});
+            "dependencies": {"a": ["b"]}, "default": "<&>", "minimum": 1e19});
         let shown = shown(&schema, SCHEMA);
         for part in [
             r#""Type":"array","Nullable":true,"Format":"""#,
+            r#""Default":"\u003c\u0026\u003e""#,
+            r#""Minimum":10000000000000000000"#,
             r#""Items":{"Schema":{"ID":"""#,
             r#""AdditionalProperties":{"Allows":false,"Schema":null}"#,
             r#""Dependencies":{"a":{"Schema":null,"Property":["b"]}}"#,

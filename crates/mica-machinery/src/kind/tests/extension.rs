@@ -143,6 +143,7 @@ fn definitions_have_one_storage_version_and_schemas() {
         expect![[r#"
             spec.versions: Invalid value: [{"Name":"v1","Served":true,"Storage":true,"Deprecated":false,"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null},{"Name":"v1","Served":true,"Storage":true,"Deprecated":false,"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null}]: must contain unique version names
             spec.versions: Invalid value: [{"Name":"v1","Served":true,"Storage":true,"Deprecated":false,"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null},{"Name":"v1","Served":true,"Storage":true,"Deprecated":false,"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null}]: must have exactly one version marked as storage version
+            status.storedVersions: Invalid value: ["v1"]: must have the storage version v1
         "#]],
     );
     check(
@@ -162,6 +163,31 @@ fn definitions_have_one_storage_version_and_schemas() {
             spec.additionalPrinterColumns[0].name: Required value
             spec.additionalPrinterColumns[0].type: Invalid value: "color": must be one of boolean,date,integer,number,string
             spec.additionalPrinterColumns[0].JSONPath: Invalid value: "spec": must be a simple json path starting with .
+        "#]],
+    );
+}
+
+#[test]
+fn selectable_fields_are_looked_for_beside_them() {
+    let selectable = |shared: bool| {
+        definition(|body| {
+            let (mut one, mut two) = (version("v1", true), version("v2", false));
+            one["schema"]["openAPIV3Schema"]["properties"] = json!({"a": {"type": "string"}});
+            if shared {
+                two["schema"] = one["schema"].clone();
+            }
+            one["selectableFields"] = json!([{"jsonPath": ".a"}]);
+            // Beside nothing, something empty is something.
+            one["subresources"] = json!({});
+            body["spec"]["versions"] = json!([one, two]);
+        })
+    };
+    check("customresourcedefinitions", selectable(false), expect![""]);
+    check(
+        "customresourcedefinitions",
+        selectable(true),
+        expect![[r#"
+            spec.versions[0].selectableFields: Invalid value: "": may only be set when `version.schema.openAPIV3Schema` is not included
         "#]],
     );
 }

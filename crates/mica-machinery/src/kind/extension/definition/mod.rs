@@ -296,9 +296,13 @@ fn validate_stored_versions(object: &Value, errors: &mut ErrorList) {
         errors.push(invalid_as(&path, "null", "must have at least one stored version"));
         return;
     }
-    for version in versions(object).iter().filter(|version| flag(version, "storage")) {
+    // The first version of a name takes it: another of the same name finds none.
+    let mut left = stored.clone();
+    for version in versions(object) {
         let name = object::string(version, &["name"]);
-        if !stored.contains(&name) {
+        let is_stored = left.contains(&name);
+        left.retain(|stored| *stored != name);
+        if flag(version, "storage") && !is_stored {
             errors.push(Error::invalid(
                 &path,
                 json!(stored),

@@ -163,7 +163,9 @@ impl Part<'_> {
             Place::Version => "may only be set when `version.schema.openAPIV3Schema` is not included",
             Place::Shared => "may only be set when validations.schema is included",
         };
-        let validation = present(self.version, &["schema"]);
+        // Upstream looks for the schema where the fields are, which is elsewhere if only one of them is shared.
+        let is_beside = is_shared(self.object, "schema") == (self.place == Place::Shared);
+        let validation = present(self.version, &["schema"]).filter(|_| is_beside);
         errors.extend(schema::validate_selectable(fields, validation, path, too_many, without));
     }
 
@@ -298,7 +300,12 @@ fn validate_column(column: &Value, path: &Path, errors: &mut ErrorList) {
 fn is_shared(object: &Value, field: &str) -> bool {
     let mut versions = versions(object).iter();
     let Some(first) = versions.next() else { return false };
-    versions.all(|version| same(version.get(field), first.get(field)))
+    // Lists are equal if both are empty; of the others, Go's pointers, an empty one is not none.
+    let is_list = matches!(field, "additionalPrinterColumns" | "selectableFields");
+    versions.all(|version| match is_list {
+        true => same(version.get(field), first.get(field)),
+        false => present(version, &[field]) == present(first, &[field]),
+    })
 }
 
 /// A version that holds the schema of all, if all have the same.
