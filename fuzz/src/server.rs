@@ -326,8 +326,12 @@ pub fn negotiate(data: &[u8]) {
             let _ = negotiate::stream(asked, route, encodings);
         }
         let _ = negotiate::patch_type(part(3), route);
+        let _ = (
+            negotiate::document(asked, route),
+            negotiate::discovery(asked, route).is_ok(),
+        );
     }
-    let _ = (negotiate::error_output(asked), negotiate::discovery(asked).is_ok());
+    let _ = negotiate::error_output(asked);
     let _ = negotiate::is_pretty(asked.query, asked.user_agent);
     let _ = negotiate::body_format(part(3));
 }
