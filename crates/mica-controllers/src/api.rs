@@ -11,8 +11,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::echo;
@@ -201,8 +201,13 @@ pub enum EventType {
 struct Page<T> {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::new", deserialize_with = "none_is_empty")]
     items: Vec<T>,
+}
+
+/// A server may write an empty list of metadata as null.
+fn none_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(items: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(items)?.unwrap_or_default())
 }
 
 #[derive(Deserialize, Default)]
@@ -545,6 +550,16 @@ fn read_line<T: DeserializeOwned>(line: &[u8]) -> Result<Line<T>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_without_items_is_empty() {
+        for list in ["{}", r#"{"items":null}"#, r#"{"items":[]}"#] {
+            let page: Page<Partial> = serde_json::from_str(list).unwrap();
+            assert_eq!(page.items.len(), 0, "{list}");
+        }
+        let page: Page<Partial> = serde_json::from_str(r#"{"items":[{"metadata":{"name":"a"}}]}"#).unwrap();
+        assert_eq!(page.items[0].metadata.name, "a");
+    }
 
     #[tokio::test]
     async fn events_are_read_however_they_are_cut() {
