@@ -201,7 +201,11 @@ pub enum EventType {
 struct Page<T> {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default = "Vec::new", deserialize_with = "none_is_empty")]
+    #[serde(
+        default = "Vec::new",
+        deserialize_with = "none_is_empty",
+        bound(deserialize = "T: Deserialize<'de>")
+    )]
     items: Vec<T>,
 }
 
