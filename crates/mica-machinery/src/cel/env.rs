@@ -11,7 +11,7 @@ use super::source::CompileErrors;
 use super::types::{OPTIONAL, Type};
 use super::{cost, escape, eval, parser, plan};
 
-/// Brackets within brackets that any stack can hold the parsing of.
+/// Brackets and conditionals that any stack can hold the parsing of, however they nest.
 const SHALLOW: usize = 40;
 
 /// A stack for the parsing of more.
@@ -245,11 +245,8 @@ fn mentioned(checked: &Checked) -> Box<[String]> {
     names.into()
 }
 
-/// How deep brackets and conditionals nest, at most.
+/// How deep brackets and conditionals can nest at most: how many there are.
 fn nesting(source: &str) -> usize {
-    let opens = source
-        .bytes()
-        .filter(|b| matches!(b, b'(' | b'[' | b'{' | b'?'))
-        .count();
-    opens.min(source.len())
+    let opens = |b: &u8| matches!(b, b'(' | b'[' | b'{' | b'?');
+    source.bytes().filter(opens).count()
 }

@@ -2,7 +2,7 @@
 //!
 //! Every step is charged as kube-apiserver charges it (`interpreter/runtimecost.go` and its planner's quirks), and the
 //! evaluation ends as soon as more was spent than allowed. `&&`, `||` and comprehensions built on them absorb errors, but
-//! never that one.
+//! never a fatal one such as that.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::env::Program;
 use super::library::authz::Authorizer;
 use super::library::compare::equal;
 use super::library::{self, EvalError, Host, lists};
-use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted, put};
+use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted};
 use super::refusal::{breakdown, check_qualifier, go_name, no_overload};
-use super::value::{Entries, Key, List, Map, Val};
+use super::value::{Entries, Key, List, Map, Val, put};
 
 /// Elementary steps that an evaluation may take inside functions, beyond what costs count.
 const MAX_STEPS: u64 = 10_000_000;

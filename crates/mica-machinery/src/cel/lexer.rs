@@ -318,7 +318,7 @@ fn quoted(rest: &[char]) -> Option<Result<(Token, usize), usize>> {
         // The letters before the quote are a name, if nothing better.
         None if at > 0 => return None,
         // What the lexer had read when it found no token: up to the first character that fits no alternative.
-        None => Err(broken_length(rest, at, quote, raw)),
+        None => Err(broken_length(rest, quote)),
     })
 }
 
@@ -350,13 +350,13 @@ fn close_single(rest: &[char], from: usize, quote: char, raw: bool) -> Option<us
     None
 }
 
-fn broken_length(rest: &[char], open: usize, quote: char, raw: bool) -> usize {
-    let mut at = open + 1;
+fn broken_length(rest: &[char], quote: char) -> usize {
+    let mut at = 1;
     while at < rest.len() {
         match rest[at] {
             c if c == quote => return at,
             '\n' | '\r' => return at + 1,
-            '\\' if !raw => match escape_length(&rest[at..]) {
+            '\\' => match escape_length(&rest[at..]) {
                 Some(length) => at += length,
                 None => return (at + broken_escape_length(&rest[at..])).min(rest.len()),
             },

@@ -15,7 +15,7 @@ use super::env::Env;
 use super::library::{self, Host, Implementation, convert, regex as patterns};
 use super::refusal::{check_qualifier, no_overload};
 use super::types::Type;
-use super::value::{Entries, Key, Map, Val};
+use super::value::{Entries, Key, Map, Val, put};
 
 #[derive(Debug)]
 pub enum Node {
@@ -363,15 +363,4 @@ fn is_hashed(value: &Val<'_>) -> bool {
         value,
         Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_)
     )
-}
-
-/// Adds an entry to a map under construction; a later one of the same key replaces it.
-pub(super) fn put<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) {
-    let at = Key::of(&key).or_else(|| {
-        let mut unused = (entries.len()..).map(Key::Unique);
-        unused.find(|at| !entries.contains_key(at))
-    });
-    if let Some(at) = at {
-        entries.insert(at, (key, value));
-    }
 }

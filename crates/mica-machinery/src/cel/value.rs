@@ -9,11 +9,11 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::library::base64::{Alphabet, decode};
 use super::library::{authz, format::NamedFormat, semver::Version, time, time::Instant, url::Url};
 use super::schema::{Kind, ListKind, Schema};
 use super::types::Type;
 use super::{escape, library};
+use crate::codec::base64::{self, Alphabet};
 use crate::object::go_type;
 use crate::quantity::Quantity;
 
@@ -89,6 +89,17 @@ pub enum Map<'a> {
 
 /// A map that an expression made: the key as given, and the value.
 pub type Entries<'a> = IndexMap<Key, (Val<'a>, Val<'a>)>;
+
+/// Adds an entry to a map under construction; a later one of the same key replaces it.
+pub fn put<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) {
+    let at = Key::of(&key).or_else(|| {
+        let mut unused = (entries.len()..).map(Key::Unique);
+        unused.find(|at| !entries.contains_key(at))
+    });
+    if let Some(at) = at {
+        entries.insert(at, (key, value));
+    }
+}
 
 /// A map key. Numbers of different types are different keys, even if they are equal: it is looking for one that tries the
 /// others ([`Map::find`]).
@@ -264,7 +275,7 @@ impl<'a> Val<'a> {
             Self::Uint(value) => Value::from(*value),
             Self::Double(value) => serde_json::Number::from_f64(*value).map_or(Value::Null, Value::Number),
             Self::String(text) => Value::String(text.to_string()),
-            Self::Bytes(bytes) => Value::String(library::convert::base64(bytes)),
+            Self::Bytes(bytes) => Value::String(base64::encode(bytes)),
             Self::Duration(nanos) => Value::String(time::format_duration(*nanos)),
             Self::Timestamp(instant) => Value::String(instant.to_string()),
             Self::Preserved(value) => (*value).clone(),
@@ -298,10 +309,10 @@ fn formatted<'a>(text: &'a str, format: &str) -> Result<Val<'a>, String> {
         "date-time" => time::parse_openapi_datetime(text).map(Val::Timestamp),
         "byte" => {
             // Not the alphabet that the format itself is checked by: `+` and `/` are good there, and fail here.
-            let bytes = decode(text, Alphabet::Url);
+            let bytes = base64::decode(text, Alphabet::Url);
             bytes
                 .map(|bytes| Val::Bytes(bytes.into()))
-                .map_err(|at| format!("Invalid byte formatted string {text}: illegal base64 data at input byte {at}"))
+                .map_err(|corrupt| format!("Invalid byte formatted string {text}: {corrupt}"))
         }
         _ => Ok(Val::String(Text::Borrowed(text))),
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{encode_base64, zero};
+use super::{base64, zero};
 use crate::facts::{Field, Shape, TypeId, facts};
 use crate::quantity::Quantity;
 
@@ -39,7 +39,7 @@ impl Filler {
             }
             Shape::Uint8 | Shape::Uint16 | Shape::Uint32 | Shape::Uint64 => (self.next() % 200).into(),
             Shape::Float32 | Shape::Float64 => (self.next() as f64 + 0.25).into(),
-            Shape::Bytes => encode_base64(format!("b{}", self.next()).as_bytes()).into(),
+            Shape::Bytes => base64::encode(format!("b{}", self.next()).as_bytes()).into(),
             Shape::Time => self.time("").into(),
             Shape::MicroTime => {
                 let micros = format!(".{:06}", self.count + 1);

@@ -7,6 +7,7 @@
 //! prints its normal form. Raw JSON inside built-in kinds (`RawExtension`, schema defaults) is the one thing not kept
 //! byte for byte: its keys come out sorted.
 
+pub mod base64;
 mod cursor;
 mod encode;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use serde_json::Value;
 pub use encode::{encode, encode_untyped, indent, write_string};
 pub use normal::forget_empty;
 pub(crate) use normal::{add_always_printed, drop_if_omitted, is_always_printed, zero};
-pub(crate) use typed::{encode_base64, float_value};
+pub(crate) use typed::float_value;
 
 use crate::facts::{Shape, TypeId, facts};
 use cursor::{Cursor, Token};

@@ -6,10 +6,10 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::base64::{self, Alphabet};
 use super::cursor::{Cursor, Token};
 use super::special::{is_self_decoding, not_a_schema};
 use super::strict::Strict;
-use super::text::decode_base64;
 use super::untyped::{Numbers, Untyped};
 use super::{Budget, DecodeError, MAX_DEPTH, TypeMismatch, normal};
 use crate::facts::{Shape, Type, facts};
@@ -253,9 +253,9 @@ impl<'a> Typed<'a> {
 
     fn bytes(&mut self, slot: &mut Value) {
         let text = self.cursor.string();
-        match decode_base64(text.as_bytes()) {
-            Ok(bytes) => *slot = Value::String(encode_base64(&bytes)),
-            Err(reason) => self.save(DecodeError::Invalid(reason)),
+        match base64::decode(&text, Alphabet::Standard) {
+            Ok(bytes) => *slot = Value::String(base64::encode(&bytes)),
+            Err(corrupt) => self.save(DecodeError::Invalid(corrupt.to_string())),
         }
     }
 
@@ -267,7 +267,7 @@ impl<'a> Typed<'a> {
         let bytes: Vec<u8> = bytes
             .map(|n| n.as_u64().and_then(|n| u8::try_from(n).ok()).unwrap_or(0))
             .collect();
-        *slot = Value::String(encode_base64(&bytes));
+        *slot = Value::String(base64::encode(&bytes));
         Ok(())
     }
 
@@ -371,11 +371,6 @@ pub(super) fn describe(token: Token) -> &'static str {
         Token::True | Token::False => "bool",
         Token::Null => "null",
     }
-}
-
-pub(crate) fn encode_base64(bytes: &[u8]) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// A float in normal form: Go prints whole numbers without a fraction, so they are integers to whoever reads them, all but `-0`.

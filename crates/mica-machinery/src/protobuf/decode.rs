@@ -138,7 +138,7 @@ impl Decoder {
                 let data = reader.bytes()?;
                 match shape {
                     Shape::String => *slot = Value::String(wire::text(data)),
-                    Shape::Bytes => *slot = Value::String(codec::encode_base64(data)),
+                    Shape::Bytes => *slot = Value::String(codec::base64::encode(data)),
                     Shape::Struct(id) => self.object(*id, data, slot)?,
                     Shape::SchemaOrBool(id) => self.schema_or_bool(*id, data, slot)?,
                     Shape::SchemaOrArray(id) => self.schema_or_list(*id, &Shape::Struct(*id), data, slot)?,

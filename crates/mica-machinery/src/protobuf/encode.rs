@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::wire::Backward;
-use crate::codec::text::decode_base64;
+use crate::codec::base64::{self, Alphabet};
 use crate::facts::{Shape, TypeId, WireTarget, facts};
 use crate::time::{Precision, Time};
 
@@ -63,7 +63,10 @@ fn write_field(number: u32, shape: &Shape, value: &Value, out: &mut Backward) {
         }
         Shape::Float32 | Shape::Float64 => out.field_fixed64(number, value.as_f64().unwrap_or(0.0).to_bits()),
         Shape::Bytes => {
-            if let Some(bytes) = value.as_str().and_then(|text| decode_base64(text.as_bytes()).ok()) {
+            if let Some(bytes) = value
+                .as_str()
+                .and_then(|text| base64::decode(text, Alphabet::Standard).ok())
+            {
                 out.field_bytes(number, &bytes);
             }
         }

@@ -4,6 +4,8 @@
 
 use std::net::IpAddr;
 
+use crate::codec::base64::{self, Alphabet};
+
 /// Whether the text is one address, alone or in a group.
 pub(crate) fn is_email(text: &str) -> bool {
     let mut parser = Parser { rest: text };
@@ -241,7 +243,7 @@ fn encoded(text: &str) -> Option<(&str, &str)> {
         return None;
     }
     let is_decodable = match encoding {
-        "b" | "B" => crate::codec::text::decode_base64(content.as_bytes()).is_ok(),
+        "b" | "B" => base64::decode(content, Alphabet::Standard).is_ok(),
         "q" | "Q" => is_quoted_printable(content.as_bytes()),
         _ => false,
     };

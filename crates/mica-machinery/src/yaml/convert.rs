@@ -11,7 +11,8 @@ use super::YamlError;
 use super::emit::float_text;
 use super::node::{Content, Document, NodeId};
 use super::resolve::{Resolved, is_binary, is_merge, resolve, resolve_tagged};
-use crate::codec::text::{decode_base64, quote};
+use crate::codec::base64::{self, Alphabet};
+use crate::codec::text::quote;
 
 /// The document as a value, and what is to say about duplicate keys.
 pub(super) fn convert(document: &Document) -> Result<(Value, Vec<String>), YamlError> {
@@ -202,7 +203,7 @@ fn text_of(value: &str, tag: &str) -> Result<String, YamlError> {
     if !is_binary(tag) {
         return Ok(value.to_owned());
     }
-    let bytes = decode_base64(value.as_bytes());
+    let bytes = base64::decode(value, Alphabet::Standard);
     let bytes = bytes.map_err(|_| YamlError::at(0, "!!binary value contains invalid base64 data"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,7 +1,5 @@
 //! Conversions between types: `int(x)`, `string(x)` and the like.
 
-use ::base64::Engine;
-
 use super::time::{self, Instant};
 use super::{EvalError, Host, Implementation, Outcome, float};
 use crate::cel::types::Type;
@@ -182,9 +180,4 @@ fn escape_key<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
         }
         _ => Err(EvalError::no_overload()),
     }
-}
-
-/// Standard base64 with padding.
-pub fn base64(bytes: &[u8]) -> String {
-    ::base64::engine::general_purpose::STANDARD.encode(bytes)
 }

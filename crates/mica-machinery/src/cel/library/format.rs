@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::base64::{Alphabet, decode};
 use super::{EvalError, Implementation, Outcome, regex, time, url};
 use crate::cel::value::Val;
+use crate::codec::base64::{Alphabet, decode};
 use crate::kind::NameUse;
 use crate::names;
 

@@ -5,7 +5,6 @@
 
 mod address;
 pub mod authz;
-pub(super) mod base64;
 pub mod compare;
 pub mod convert;
 mod float;

@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 use super::compare::{are_ordered, equal, order, same_key};
 use super::time::Instant;
 use super::{EvalError, Host, Implementation, Outcome};
-use crate::cel::plan::put;
 use crate::cel::schema::ListKind;
-use crate::cel::value::{Entries, Key, List, Map, Text, Val};
+use crate::cel::value::{Entries, Key, List, Map, Text, Val, put};
 
 pub fn find(name: &str) -> Option<Implementation> {
     Some(match name {

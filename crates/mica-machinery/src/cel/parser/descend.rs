@@ -4,6 +4,7 @@
 //! made of the text, is for `repair`, which is far slower.
 
 use super::MAX_DEPTH;
+use super::grammar::RELATIONS;
 use super::network::Rule;
 use super::tree::{Label, Node, NodeId, Role, Tree, Word};
 use crate::cel::lexer::{Lexeme, Token};
@@ -79,16 +80,7 @@ impl Descent<'_> {
         self.enter(Rule::Relation)?;
         let start = self.here();
         let mut node = self.calc(1)?;
-        while matches!(
-            self.token(),
-            Token::Less
-                | Token::LessEquals
-                | Token::GreaterEquals
-                | Token::Greater
-                | Token::Equals
-                | Token::NotEquals
-                | Token::In
-        ) {
+        while RELATIONS.contains(&self.token()) {
             let operator = self.take();
             self.enter(Rule::Relation)?;
             let right = self.calc(1)?;

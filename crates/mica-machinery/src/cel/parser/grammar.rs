@@ -5,7 +5,8 @@ use super::network::{Alternative, Choice, Item, Rule};
 use super::tree::{Label, Role};
 use crate::cel::lexer::Token;
 
-const RELATIONS: &[Token] = &[
+/// Operators that compare.
+pub(super) const RELATIONS: &[Token] = &[
     Token::Less,
     Token::LessEquals,
     Token::GreaterEquals,

@@ -21,7 +21,7 @@ use crate::cel::source::{CompileErrors, Issue};
 use tree::Word;
 
 /// Characters in an expression.
-const MAX_SIZE: usize = 100_000;
+pub(super) const MAX_SIZE: usize = 100_000;
 
 /// How deep one grammar rule may nest, and how deep the tree may be.
 const MAX_DEPTH: u32 = 250;
@@ -89,5 +89,44 @@ pub(super) fn global(id: Id, function: &str, args: Vec<Expr>) -> Expr {
             function: function.to_owned(),
             args,
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// Whether `descend` and `repair` say so of the same text.
+    fn well_formed(text: &str) -> (bool, bool) {
+        let chars: Vec<char> = text.chars().collect();
+        let lexed = lex(&chars);
+        let read = lexed.unknown.is_empty() && descend::descend(&lexed.lexemes).is_ok();
+        let (_, issues) = repair::repair(&chars, &lexed);
+        (read, issues.is_empty())
+    }
+
+    #[test]
+    fn what_descends_needs_no_repair_and_nothing_else_does() {
+        for line in include_str!("../tests/cases.jsonl").lines() {
+            let case: Value = serde_json::from_str(line).expect("a case");
+            let text = case["expr"].as_str().expect("an expression");
+            let (read, whole) = well_formed(text);
+            assert_eq!(read, whole, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn short_texts_descend_or_are_repaired(
+            words in prop::collection::vec(prop::sample::select(&["a", "b", "1", "'t'", "-", "!", "+", "==", "&&", "||", "?", ":", ".", "(", ")", "[", "]", "{", "}", ","][..]), 0..8)
+        ) {
+            let text = words.concat();
+            let (read, whole) = well_formed(&text);
+            prop_assert_eq!(read, whole, "{}", text);
+        }
     }
 }

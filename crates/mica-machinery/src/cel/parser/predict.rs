@@ -19,20 +19,20 @@ pub(super) struct NoWay {
 }
 
 /// Where a prediction is made.
-pub(super) struct Point<'p> {
+pub(super) struct Point {
     pub(super) state: State,
     /// The weakest operator that the rule may take.
     pub(super) minimum: u8,
-    /// Where the callers go on, the nearest last.
-    pub(super) returns: &'p [State],
+    /// Who called the rule.
+    pub(super) callers: Stack,
     pub(super) at: usize,
 }
 
 /// A set of call stacks, by its number in `Stacks`.
-type Stack = u32;
+pub(super) type Stack = u32;
 
 /// Unknown callers, or none.
-const NOBODY: Stack = 0;
+pub(super) const NOBODY: Stack = 0;
 
 /// One of the ways: where it is, for which alternative, and who called.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,7 +90,12 @@ impl<'t> Predictor<'t> {
         }
     }
 
-    pub(super) fn predict(&mut self, point: &Point<'_>) -> Result<Alt, NoWay> {
+    /// The callers of a rule that is called by one with `callers`, which goes on at `to`.
+    pub(super) fn called(&mut self, callers: Stack, to: State) -> Stack {
+        self.stacks.push(callers, to)
+    }
+
+    pub(super) fn predict(&mut self, point: &Point) -> Result<Alt, NoWay> {
         let mut set = self.start(point);
         let mut at = point.at;
         loop {
@@ -111,12 +116,8 @@ impl<'t> Predictor<'t> {
         }
     }
 
-    fn predict_knowing_callers(&mut self, point: &Point<'_>) -> Result<Alt, NoWay> {
-        let stack = point
-            .returns
-            .iter()
-            .fold(NOBODY, |stack, to| self.stacks.push(stack, *to));
-        let mut ways = self.first_ways(point, stack, Callers::Known);
+    fn predict_knowing_callers(&mut self, point: &Point) -> Result<Alt, NoWay> {
+        let mut ways = self.first_ways(point, point.callers, Callers::Known);
         let mut at = point.at;
         loop {
             let reached = self.reach(&ways, self.token(at), Callers::Known);
@@ -143,7 +144,7 @@ impl<'t> Predictor<'t> {
         at.min(self.tokens.len() - 1)
     }
 
-    fn start(&mut self, point: &Point<'_>) -> usize {
+    fn start(&mut self, point: &Point) -> usize {
         let key = (point.state, point.minimum);
         if let Some(&set) = self.starts.get(&key) {
             return set;
@@ -190,7 +191,7 @@ impl<'t> Predictor<'t> {
         target
     }
 
-    fn first_ways(&mut self, point: &Point<'_>, stack: Stack, callers: Callers) -> Vec<Way> {
+    fn first_ways(&mut self, point: &Point, stack: Stack, callers: Callers) -> Vec<Way> {
         let mut ways = Ways::new(callers);
         let decision = Decision {
             rule: self.network.node(point.state).rule,

@@ -5,7 +5,7 @@
 //! There are bounds on errors, on repairs and on what is skipped, after which it gives up.
 
 use super::network::{Choice, Edge, Network, Place, Rule, State, Tokens};
-use super::predict::{NoWay, Point, Predictor};
+use super::predict::{NOBODY, NoWay, Point, Predictor, Stack};
 use super::tree::{Node, NodeId, Role, Tree, Word};
 use super::{MAX_DEPTH, syntax_error, too_deep};
 use crate::cel::lexer::{Lexed, Lexeme, Token};
@@ -65,6 +65,8 @@ struct Frame {
     rule: Rule,
     /// Where it was called; the first rule was called nowhere.
     called: Option<State>,
+    /// All its callers.
+    callers: Stack,
     /// What it is to its caller.
     role: Role,
     /// The weakest operator it may take.
@@ -183,9 +185,14 @@ impl Walk<'_> {
     fn enter(&mut self, rule: Rule, called: Option<State>, role: Role, minimum: u8) -> Result<(), GaveUp> {
         let start = self.lexeme(0)?.start;
         let node = self.tree.add(Node::new(rule.label(), start));
+        let callers = match (called, self.frames.last()) {
+            (Some(called), Some(caller)) => self.predictor.called(caller.callers, self.network.after_call(called)),
+            _ => NOBODY,
+        };
         self.frames.push(Frame {
             rule,
             called,
+            callers,
             role,
             minimum,
             node,
@@ -204,8 +211,8 @@ impl Walk<'_> {
         let frame = self.frames.pop().expect("a rule is being read");
         self.depths[frame.rule as usize] -= 1;
         let called = frame.called?;
-        let caller = self.frame().node;
-        self.tree.node_mut(caller).add_node(frame.role, frame.node);
+        let (caller, node) = (self.frame().node, self.tree.unwrap(frame.node));
+        self.tree.node_mut(caller).add_node(frame.role, node);
         self.state = called;
         Some(self.network.after_call(called))
     }
@@ -215,17 +222,11 @@ impl Walk<'_> {
         let chosen = match node.choice {
             Choice::Next => self.choose_by_next(at)?,
             Choice::Ahead => {
-                let network = self.network;
-                let returns: Vec<State> = self
-                    .frames
-                    .iter()
-                    .filter_map(|frame| frame.called)
-                    .map(|called| network.after_call(called))
-                    .collect();
+                let frame = self.frame();
                 let point = Point {
                     state: at,
-                    minimum: self.frame().minimum,
-                    returns: &returns,
+                    minimum: frame.minimum,
+                    callers: frame.callers,
                     at: self.at,
                 };
                 let alt = self.predictor.predict(&point).map_err(Stop::NoWay)?;
@@ -261,9 +262,8 @@ impl Walk<'_> {
             self.tree.node_mut(frame.node).label = label;
             return;
         }
-        let left = frame.node;
-        let mut outer = Node::new(label, self.tree.node(left).start);
-        outer.add_node(Role::First, left);
+        let mut outer = Node::new(label, self.tree.node(frame.node).start);
+        outer.add_node(Role::First, self.tree.unwrap(frame.node));
         frame.node = self.tree.add(outer);
     }
 

@@ -74,7 +74,7 @@ pub(super) enum Role {
     Plain,
 }
 
-pub(super) type NodeId = usize;
+pub(super) type NodeId = u32;
 
 /// A token in the tree: one that was read, or one that was missing and is thought of as being there.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +118,16 @@ impl Node {
         }
     }
 
+    /// The node that is meant, if this one only wraps it: nothing where that is missing.
+    pub(super) fn wrapped(&self) -> Option<Option<NodeId>> {
+        let wraps = match self.label {
+            Label::Start | Label::MemberExpr | Label::PrimaryExpr | Label::Nested | Label::Constant => true,
+            Label::Expr | Label::Or | Label::And | Label::Relation | Label::Calc => self.word(Role::Operator).is_none(),
+            _ => false,
+        };
+        wraps.then(|| self.node(Role::First))
+    }
+
     pub(super) fn nodes(&self, role: Role) -> impl Iterator<Item = NodeId> {
         self.parts.iter().filter_map(move |part| match part {
             (found, Part::Node(node)) if *found == role => Some(*node),
@@ -145,19 +155,35 @@ impl Node {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
+    /// Numbers that may be given again.
+    unused: Vec<NodeId>,
 }
 
 impl Tree {
     pub(super) fn add(&mut self, node: Node) -> NodeId {
+        if let Some(id) = self.unused.pop() {
+            self.nodes[id as usize] = node;
+            return id;
+        }
         self.nodes.push(node);
-        self.nodes.len() - 1
+        (self.nodes.len() - 1) as NodeId
+    }
+
+    /// What a finished node stands for: the one that it wraps, or itself. Each number in a broken text would keep nine nodes
+    /// that only wrap it otherwise.
+    pub(super) fn unwrap(&mut self, id: NodeId) -> NodeId {
+        let Some(Some(inner)) = self.node(id).wrapped() else {
+            return id;
+        };
+        self.unused.push(id);
+        inner
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id]
+        &self.nodes[id as usize]
     }
 
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id]
+        &mut self.nodes[id as usize]
     }
 }

@@ -76,17 +76,10 @@ impl<'t> Visitor<'t> {
     fn unwrap(&self, mut id: NodeId) -> Option<&'t Node> {
         loop {
             let node = self.tree.node(id);
-            let wraps = match node.label {
-                Label::Start | Label::MemberExpr | Label::PrimaryExpr | Label::Nested | Label::Constant => true,
-                Label::Expr | Label::Or | Label::And | Label::Relation | Label::Calc => {
-                    node.word(Role::Operator).is_none()
-                }
-                _ => false,
-            };
-            if !wraps {
-                return Some(node);
+            match node.wrapped() {
+                None => return Some(node),
+                Some(inner) => id = inner?,
             }
-            id = node.node(Role::First)?;
         }
     }
 

@@ -33,7 +33,7 @@ fn run(expression: &str) -> Option<Result<String, EvalError>> {
 
 #[test]
 fn long_text_that_breaks_at_its_end_is_refused() {
-    for piece in [
+    let pieces = [
         "a+",
         "a.",
         "-1+",
@@ -45,10 +45,17 @@ fn long_text_that_breaks_at_its_end_is_refused() {
         "-1-1 ",
         "{a:1,",
         "a.b.c{d:1}.",
-    ] {
-        let text = piece.repeat(30_000 / piece.len());
-        let errors = parser::parse(&text).expect_err(piece);
-        assert!(!errors.issues().is_empty(), "{piece}");
+        "1,",
+        "-1,",
+    ];
+    for brackets in [0, 1, 245] {
+        for piece in pieces {
+            let text = "[".repeat(brackets) + &piece.repeat((parser::MAX_SIZE - brackets) / piece.len());
+            let started = Instant::now();
+            let errors = parser::parse(&text).expect_err(piece);
+            assert!(!errors.issues().is_empty(), "{piece}");
+            assert!(started.elapsed() < PATIENCE, "{brackets} brackets and {piece}");
+        }
     }
 }
 

@@ -103,7 +103,7 @@ fn shown(value: &Val<'_>) -> String {
         Val::Uint(value) => format!("{value}u"),
         Val::Double(value) => format!("d:{}", convert::format_double(*value)),
         Val::String(text) => serde_json::to_string(&**text).expect("a string is JSON"),
-        Val::Bytes(bytes) => format!("b:{}", convert::base64(bytes)),
+        Val::Bytes(bytes) => format!("b:{}", crate::codec::base64::encode(bytes)),
         Val::Timestamp(instant) => format!("ts:{}", super::library::time::Instant { offset: 0, ..*instant }),
         Val::Duration(nanos) => format!("dur:{}", crate::duration::format_go(*nanos)),
         Val::Optional(None) => "none".to_owned(),
