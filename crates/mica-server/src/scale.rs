@@ -40,7 +40,7 @@ const WORKLOAD_VERSIONS: [&str; 3] = ["apps/v1beta1", "apps/v1beta2", "apps/v1"]
 pub(crate) async fn answer(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let scaling = Scaling::of(&grant.target)?;
     match call.parts.method {
-        Method::GET => scaling.get(call, grant).await,
+        Method::GET | Method::HEAD => scaling.get(call, grant).await,
         Method::PUT => scaling.put(call, grant).await,
         Method::PATCH => scaling.patch(call, grant).await,
         _ => Err(ApiError::method_not_allowed()),

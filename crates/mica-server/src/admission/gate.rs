@@ -118,7 +118,8 @@ impl<'a> Gate<'a> {
 
     /// Refuses what may not be stored.
     pub(crate) async fn validate(&self, object: Option<&Value>, old: Option<&Value>) -> Result<(), ApiError> {
-        self.check_plugins(object, old).await?;
+        let checked = self.check_plugins(object, old).await;
+        checked.map_err(|error| error.warned(&self.take_warnings()))?;
         let objects = Objects { object, old };
         // The platform's no is the one to be told.
         for (home, set) in self.sets.iter().rev() {

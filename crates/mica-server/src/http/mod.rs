@@ -34,7 +34,7 @@ pub use envelope::{Envelope, EnvelopeOptions, status_response, strict_transport}
 pub use inside::InProcess;
 pub use listen::{Drain, ListenOptions, Listener};
 pub use peer::{Peer, Protocol};
-pub use receive::{ReadBodyError, RequestBody, read_body};
+pub use receive::{ReadBodyError, RequestBody, discard_unread, read_body};
 pub use websocket::{Frames, bearer_token, is_websocket, upgrade_watch};
 
 use crate::audit::Trail;

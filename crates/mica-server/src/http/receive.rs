@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -12,7 +13,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 
 use super::body::BoxError;
-use super::limit::BODY_PAUSE;
+use super::limit::{BODY_PAUSE, STREAM_WINDOW};
 
 /// A request body: from a connection, or given whole by a caller in this process.
 #[derive(Default)]
@@ -76,6 +77,9 @@ impl http_body::Body for RequestBody {
 const MAX_DISCARDED: usize = 32 * 1024 * 1024;
 const DISCARD_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long is waited for what is under way of a body that nobody looked at.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(1);
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {
     /// Upstream's sentence, which is also what the client gets.
@@ -94,7 +98,7 @@ pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> R
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
         if let RequestBody::Incoming(incoming) = body {
-            discard(incoming).await;
+            discard(incoming, MAX_DISCARDED, DISCARD_PATIENCE).await;
         }
         return Err(ReadBodyError::TooLarge { limit });
     }
@@ -113,12 +117,12 @@ pub async fn read_body(body: RequestBody, limit: usize, patience: Duration) -> R
 
 /// Takes in what a client still sends of a body that is refused, up to a bound: most clients read the answer only once they
 /// have sent everything, and see a broken connection if it is closed under them.
-async fn discard<B>(mut body: B)
+async fn discard<B>(mut body: B, most: usize, patience: Duration)
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
     let rest = async {
-        let mut left = MAX_DISCARDED;
+        let mut left = most;
         while let Some(Ok(frame)) = body.frame().await {
             left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             if left == 0 {
@@ -126,7 +130,21 @@ where
             }
         }
     };
-    let _ = tokio::time::timeout(DISCARD_PATIENCE, rest).await;
+    let _ = tokio::time::timeout(patience, rest).await;
+}
+
+/// Takes in what is already under way of a body that is refused before anybody looked at it.
+///
+/// On HTTP/2 a piece that comes after the answer counts as broken protocol, and enough of them end the connection with all
+/// that is on it: somebody with an old token who goes on writing would lose every watch. On HTTP/1 reading would invite
+/// a client that waits for `100 Continue` to send.
+pub async fn discard_unread(body: RequestBody, version: Version) {
+    if let RequestBody::Incoming(incoming) = body
+        && version == Version::HTTP_2
+        && !incoming.is_end_stream()
+    {
+        discard(incoming, STREAM_WINDOW as usize, UNREAD_PATIENCE).await;
+    }
 }
 
 /// The next piece of a body. One that stands still is given up.
@@ -149,7 +167,7 @@ where
         let frame = frame.map_err(|error| ReadBodyError::Broken(error.into()))?;
         let Ok(piece) = frame.into_data() else { continue };
         if first.len() + rest.len() + piece.len() > limit {
-            discard(body).await;
+            discard(body, MAX_DISCARDED, DISCARD_PATIENCE).await;
             return Err(ReadBodyError::TooLarge { limit });
         }
         if first.is_empty() && rest.is_empty() {

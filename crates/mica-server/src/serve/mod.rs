@@ -32,7 +32,7 @@ use crate::encode;
 use crate::error::ApiError;
 use crate::fairness::{Classified, Fairness};
 use crate::health::Health;
-use crate::http::{Body, Context, Lasting, RequestBody, Service, is_watch, read_body};
+use crate::http::{Body, Context, Lasting, RequestBody, Service, discard_unread, is_watch, read_body};
 use crate::negotiate::{self, Asked, Output};
 use crate::openapi::OpenApi;
 use crate::pki::PlaneAuthorities;
@@ -147,11 +147,12 @@ impl Service for Arc<Server> {
     }
 
     async fn call(&self, context: &Context, request: Request<RequestBody>) -> Response<Body> {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         let mut classified = Classified::default();
-        let mut response = match answer(self, context, &mut parts, body, &mut classified).await {
+        let mut response = match answer(self, context, &mut parts, &mut body, &mut classified).await {
             Ok(response) => response,
             Err(error) => {
+                discard_unread(body, parts.version).await;
                 if let Some(trail) = context.audit.get() {
                     trail.refused(&error);
                 }
@@ -168,7 +169,7 @@ async fn answer(
     server: &Arc<Server>,
     context: &Context,
     parts: &mut http::request::Parts,
-    incoming: RequestBody,
+    incoming: &mut RequestBody,
     classified: &mut Classified,
 ) -> Result<Response<Body>, ApiError> {
     let located = match locate(server, context, parts).await {
@@ -219,15 +220,26 @@ async fn answer(
     };
     let mut entered = server.enter(&visitor, classified).await?;
     if let Some(plane) = server.moved(&located.address).await {
-        let passing = pass::answer(server, context, parts, incoming, &user, (&located, &plane));
+        let passing = pass::answer(
+            server,
+            context,
+            parts,
+            std::mem::take(incoming),
+            &user,
+            (&located, &plane),
+        );
         return Ok(entered.until_made(Box::pin(passing).await?));
     }
     let (body, stream) = if is_streamed(&path) {
-        (bytes::Bytes::new(), Some(incoming))
+        (bytes::Bytes::new(), Some(std::mem::take(incoming)))
     } else if incoming.is_end_stream() {
         (bytes::Bytes::new(), None)
     } else {
-        let read = read_body(incoming, limit::MAX_REQUEST_BODY, limit::REQUEST_TIMEOUT);
+        let read = read_body(
+            std::mem::take(incoming),
+            limit::MAX_REQUEST_BODY,
+            limit::REQUEST_TIMEOUT,
+        );
         (Box::pin(read).await?, None)
     };
     let mut call = Call {

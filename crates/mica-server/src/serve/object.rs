@@ -377,10 +377,10 @@ fn written_response(
     } else {
         StatusCode::OK
     };
-    check_form(call, Route::Object, served, media)?;
+    warnings.extend(written.warnings);
+    check_form(call, Route::Object, served, media).map_err(|error| error.warned(&warnings))?;
     let bytes = Encoder::new(served, media).object(&written.stored)?;
     let mut response = respond(code, media.output.format.media_type(), Body::full(bytes));
-    warnings.extend(written.warnings);
     warn(&mut response, &warnings);
     Ok(response)
 }

@@ -217,3 +217,25 @@ async fn who_gets_past_authorization_is_written_down() {
     assert_eq!(somebody.at_plane("p").get("/version").await.code(), 403);
     expect_file!["access.txt"].assert_eq(&table);
 }
+
+#[tokio::test]
+async fn a_connection_outlasts_thousands_of_refused_writes() {
+    let world = World::start().await;
+    world.plane("p").await;
+    let plane = world.as_user(None).await.at_plane("p");
+    let body = format!(
+        r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#,
+        "x".repeat(40_000)
+    );
+    let headers = [
+        ("authorization", "Bearer expired"),
+        ("content-type", "application/json"),
+    ];
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let write = || plane.call(Method::POST, maps, &headers, body.clone());
+    for _ in 0..30 {
+        for answer in futures::future::join_all((0..100).map(|_| write())).await {
+            assert_eq!(answer.code(), 401);
+        }
+    }
+}

@@ -186,12 +186,13 @@ pub fn validate_cluster_ips(service: &Value, old: Option<&Value>, path: &Path, e
         errors.push(Error::invalid(&at, shown(), "first value must match `clusterIP`"));
     }
     let families = strings(service, &["spec", "ipFamilies"]);
+    let mut seen = BTreeSet::new();
     for (i, family) in families.iter().enumerate() {
         let path = path.child("ipFamilies").index(i);
         if !FAMILIES.contains(family) {
             errors.push(Error::not_supported(&path, *family, &FAMILIES));
         }
-        if families[..i].contains(family) {
+        if !seen.insert(*family) {
             errors.push(Error::duplicate(&path, *family));
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Templates keep their annotations, and are warned of them: the pods that are made of them get the field.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::security::{containers, validate_app_armor};
@@ -121,15 +123,17 @@ fn is_same(a: &Value, b: &Value) -> bool {
 
 /// Annotations are of containers that are there, and tell a profile.
 pub fn validate_annotations(metadata: &Value, spec: &Value, path: &Path, errors: &mut ErrorList) {
+    let mut known: Option<HashSet<&str>> = None;
     for (key, value) in entries(metadata, &["annotations"]) {
         let Some(name) = key.strip_prefix(PREFIX) else {
             continue;
         };
         let path = path.key(key);
-        let known = containers(spec, &Path::default())
-            .iter()
-            .any(|(_, container)| object::string(container, &["name"]) == name);
-        if !known {
+        let known = known.get_or_insert_with(|| {
+            let all = containers(spec, &Path::default()).into_iter();
+            all.map(|(_, container)| object::string(container, &["name"])).collect()
+        });
+        if !known.contains(name) {
             errors.push(Error::invalid(&path, name, "container not found"));
         }
         let value = value.as_str().unwrap_or_default();

@@ -1,7 +1,10 @@
 //! Files of one volume that would lie on or in each other.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
+use super::warn::MAX_WARNINGS;
 use crate::field::quote;
 use crate::kind::check::present;
 use crate::object;
@@ -27,11 +30,6 @@ impl File {
             source => format!("{path} ({source})"),
         }
     }
-
-    fn overlaps(&self, other: &File) -> bool {
-        let within = |a: &File, b: &File| format!("{}/", a.path).starts_with(&format!("{}/", b.path));
-        !self.path.is_empty() && !other.path.is_empty() && (within(self, other) || within(other, self))
-    }
 }
 
 /// What is said of the volumes of a pod or a template.
@@ -41,22 +39,22 @@ pub fn overlap_warnings(spec: &Value) -> Vec<String> {
         let of = |field| present(volume, &[field]);
         if let Some(map) = of("configMap") {
             let what = format!("ConfigMap {}", quote(object::string(map, &["name"])));
-            warn(volume, &what, items(map, ""), &mut Vec::new(), &mut warnings);
+            warn(volume, &what, items(map, ""), &mut Seen::default(), &mut warnings);
         }
         if let Some(secret) = of("secret") {
             let what = format!("Secret {}", quote(object::string(secret, &["secretName"])));
-            warn(volume, &what, items(secret, ""), &mut Vec::new(), &mut warnings);
+            warn(volume, &what, items(secret, ""), &mut Seen::default(), &mut warnings);
         }
         if let Some(downward) = of("downwardAPI") {
             warn(
                 volume,
                 "DownwardAPI",
                 items(downward, ""),
-                &mut Vec::new(),
+                &mut Seen::default(),
                 &mut warnings,
             );
         }
-        let mut seen = Vec::new();
+        let mut seen = Seen::default();
         for source in object::list(volume, &["projected", "sources"]) {
             if source.as_object().is_some_and(|all| all.values().all(Value::is_null)) {
                 let name = quote(object::string(volume, &["name"]));
@@ -68,17 +66,62 @@ pub fn overlap_warnings(spec: &Value) -> Vec<String> {
     warnings
 }
 
+/// Files that were seen, by the parts of their paths: what overlaps is found without looking at all of them.
+#[derive(Default)]
+struct Seen {
+    files: Vec<File>,
+    children: HashMap<(usize, String), usize>,
+    /// Which files are at a place or below it, and which are at it.
+    places: Vec<(Vec<usize>, Vec<usize>)>,
+}
+
+impl Seen {
+    /// The first files, at most `most`, that are on, in or around this one, which is then seen as well.
+    fn meet(&mut self, file: File, most: usize) -> (&File, Vec<&File>) {
+        let number = self.files.len();
+        let mut met: Vec<usize> = Vec::new();
+        if !file.path.is_empty() {
+            let mut place = 0;
+            let mut parts = file.path.split('/').peekable();
+            while let Some(part) = parts.next() {
+                let next = self.places.len() + 1;
+                place = *self.children.entry((place, part.to_owned())).or_insert(next);
+                if place == next {
+                    self.places.push(<_>::default());
+                }
+                let (below, here) = &mut self.places[place - 1];
+                let is_last = parts.peek().is_none();
+                met.extend(if is_last { &*below } else { &*here }.iter().take(most));
+                below.push(number);
+                if is_last {
+                    here.push(number);
+                }
+            }
+        }
+        met.sort_unstable();
+        met.truncate(most);
+        self.files.push(file);
+        (
+            &self.files[number],
+            met.into_iter().map(|other| &self.files[other]).collect(),
+        )
+    }
+}
+
 /// Warns of files that overlap with those that were seen before, and puts them there.
-fn warn(volume: &Value, what: &str, files: Vec<File>, seen: &mut Vec<File>, warnings: &mut Vec<String>) {
+fn warn(volume: &Value, what: &str, files: Vec<File>, seen: &mut Seen, warnings: &mut Vec<String>) {
     let name = quote(object::string(volume, &["name"]));
     for file in files {
-        for other in seen.iter().filter(|other| file.overlaps(other)) {
-            let (file, other) = (file.shown(), other.shown());
-            warnings.push(format!(
-                "volume {name} ({what}): overlapping paths: {file} with {other}"
-            ));
+        let left = MAX_WARNINGS.saturating_sub(warnings.len());
+        if left == 0 {
+            return;
         }
-        seen.push(file);
+        let (file, met) = seen.meet(file, left);
+        let file = file.shown();
+        warnings.extend(met.iter().map(|other| {
+            let other = other.shown();
+            format!("volume {name} ({what}): overlapping paths: {file} with {other}")
+        }));
     }
 }
 
@@ -128,4 +171,43 @@ fn projected(source: &Value) -> Vec<File> {
             all.filter(|file| !file.path.is_empty()).collect::<Vec<_>>()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn warnings(paths: &[String]) -> Vec<String> {
+        let items: Vec<Value> = paths.iter().map(|path| json!({"key": "k", "path": path})).collect();
+        overlap_warnings(&json!({"volumes": [{"name": "v", "configMap": {"name": "c", "items": items}}]}))
+    }
+
+    #[test]
+    fn files_overlap_with_those_on_in_and_around_them_in_their_order() {
+        let paths = ["a/b", "ab", "a", "a//c", "", "a/b/c/", "a/b"].map(str::to_owned);
+        let told: Vec<String> = warnings(&paths)
+            .iter()
+            .map(|text| text.replace(r#"volume "v" (ConfigMap "c"): overlapping paths: "#, ""))
+            .collect();
+        let wanted = [
+            r#""a" with "a/b""#,
+            r#""a//c" with "a""#,
+            r#""a/b/c" with "a/b""#,
+            r#""a/b/c" with "a""#,
+            r#""a/b" with "a/b""#,
+            r#""a/b" with "a""#,
+            r#""a/b" with "a/b/c""#,
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_hundred_thousand_files_are_looked_at_once_each() {
+        let same = vec!["a".to_owned(); 100_000];
+        assert_eq!(warnings(&same).len(), MAX_WARNINGS);
+        let others: Vec<String> = (0..100_000).map(|i| format!("{i}")).collect();
+        assert!(warnings(&others).is_empty());
+        assert!(warnings(&["a/".repeat(500_000) + "b"]).is_empty());
+    }
 }

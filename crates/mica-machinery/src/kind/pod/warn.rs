@@ -1,6 +1,6 @@
 //! What pods and templates are warned of: fields that do nothing any more, and what is written twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ use crate::kind::check::{entries, is_set, present, strings};
 use crate::kind::core::resource::quantity;
 use crate::kind::workload::number;
 use crate::{names, object};
+
+/// Warnings of one kind that are looked for: more than an answer's headers can hold.
+pub const MAX_WARNINGS: usize = 4096;
 
 /// Volume sources that went, and what is said of them.
 const GONE: [(&str, &str, &str); 9] = [
@@ -320,21 +323,81 @@ fn container_warnings(holder: &Value, above: &Path, warnings: &mut Vec<String>) 
     }
 }
 
+/// A container's port and its protocol.
+type PortKey<'p> = (i64, &'p str);
+
+/// What tells ports apart.
+struct Port<'p> {
+    key: PortKey<'p>,
+    host_port: i64,
+    host_ip: &'p str,
+}
+
+/// Ports that were seen, so that those which another is at odds with are found without looking at all.
+#[derive(Default)]
+struct Ports<'p> {
+    all: Vec<(Port<'p>, Path)>,
+    by_key: HashMap<PortKey<'p>, Vec<usize>>,
+    by_host: HashMap<(PortKey<'p>, i64), Vec<usize>>,
+    by_address: HashMap<(PortKey<'p>, i64, &'p str), Vec<usize>>,
+}
+
+impl<'p> Ports<'p> {
+    /// The first ports, at most `most`, that this one is at odds with, and how.
+    fn meet(&self, port: &Port<'p>, most: usize) -> Vec<(&'static str, &Path)> {
+        let Port {
+            key,
+            host_port,
+            host_ip,
+        } = *port;
+        let address = |ip| self.by_address.get(&(key, host_port, ip));
+        let lists = match (host_port, host_ip) {
+            (0, _) => [self.by_key.get(&key), None, None],
+            (_, "") => [self.by_host.get(&(key, 0)), self.by_host.get(&(key, host_port)), None],
+            _ => [self.by_host.get(&(key, 0)), address(host_ip), address("")],
+        };
+        let mut met: Vec<usize> = lists
+            .into_iter()
+            .flatten()
+            .flat_map(|list| list.iter().take(most).copied())
+            .collect();
+        met.sort_unstable();
+        met.truncate(most);
+        let how = |other: &Port<'_>| {
+            if (host_port, host_ip) == (other.host_port, other.host_ip) {
+                "duplicate"
+            } else if host_port == 0 || other.host_port == 0 {
+                "overlapping"
+            } else {
+                "dangerously ambiguous"
+            }
+        };
+        met.into_iter().map(|i| (how(&self.all[i].0), &self.all[i].1)).collect()
+    }
+
+    fn add(&mut self, port: Port<'p>, path: Path) {
+        let i = self.all.len();
+        let Port {
+            key,
+            host_port,
+            host_ip,
+        } = port;
+        self.by_key.entry(key).or_default().push(i);
+        self.by_host.entry((key, host_port)).or_default().push(i);
+        self.by_address.entry((key, host_port, host_ip)).or_default().push(i);
+        self.all.push((port, path));
+    }
+}
+
 fn port_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
-    let mut ports: BTreeMap<(i64, &str), Vec<(Path, &Value)>> = BTreeMap::new();
+    let mut ports = Ports::default();
     let mut named: BTreeMap<&str, Path> = BTreeMap::new();
     let mut about_names = Vec::new();
-    let host = |port: &Value| {
-        (
-            number(port, &["hostPort"]),
-            object::string(port, &["hostIP"]).to_owned(),
-        )
-    };
     for (path, container) in containers(spec, path) {
         for (i, port) in object::list(container, &["ports"]).iter().enumerate() {
             let path = path.child("ports").index(i);
             let key = (number(port, &["containerPort"]), object::string(port, &["protocol"]));
-            let (host_port, host_ip) = host(port);
+            let (host_port, host_ip) = (number(port, &["hostPort"]), object::string(port, &["hostIP"]));
             if host_port == 0 && !host_ip.is_empty() {
                 let of = |field| object::string(port, &[field]);
                 let (name, number, protocol) = (of("name"), key.0, of("protocol"));
@@ -342,20 +405,16 @@ fn port_warnings(spec: &Value, path: &Path, warnings: &mut Vec<String>) {
                     "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{host_ip}}}"
                 ));
             }
-            for (other, held) in ports.get(&key).into_iter().flatten() {
-                let (other_port, other_ip) = host(held);
-                let what = if (host_port, &host_ip) == (other_port, &other_ip) {
-                    "duplicate"
-                } else if host_port == 0 || other_port == 0 {
-                    "overlapping"
-                } else if host_port == other_port && host_ip.is_empty() != other_ip.is_empty() {
-                    "dangerously ambiguous"
-                } else {
-                    continue;
-                };
+            let left = MAX_WARNINGS.saturating_sub(warnings.len());
+            let asked = Port {
+                key,
+                host_port,
+                host_ip,
+            };
+            for (what, other) in ports.meet(&asked, left) {
                 warnings.push(format!("{path}: {what} port definition with {other}"));
             }
-            ports.entry(key).or_default().push((path.clone(), port));
+            ports.add(asked, path.clone());
             let name = object::string(port, &["name"]);
             if name.is_empty() {
                 continue;
