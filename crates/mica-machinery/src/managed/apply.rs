@@ -218,8 +218,8 @@ impl Apply<'_> {
         };
         entries.put(entry.clone());
 
-        let comparisons =
-            Comparisons::new(self.live, &merged, write, &entries).map_err(failed("failed to compare objects"))?;
+        let comparisons = Comparisons::new(self.live, &merged, write, &entries)
+            .map_err(|error| ApplyError::Internal(error.to_string()))?;
         let conflicts = Conflicts::new(comparisons.conflicts(&entries, &entry.manager));
         if on_conflict == OnConflict::Refuse && !conflicts.is_empty() {
             return Err(ApplyError::Conflict(conflicts));

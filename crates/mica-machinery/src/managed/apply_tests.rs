@@ -473,6 +473,57 @@ fn managers_in_another_version_are_seen_through_conversion() {
     assert_eq!(moved["spec"], json!({"other": 3}));
 }
 
+/// A version with a field, and one without it that objects are not pruned for.
+struct Narrower(Compiled);
+
+impl Versions for Narrower {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<Versioned<'_>> {
+        (api_version == "g.io/v1").then(|| Versioned {
+            object: object.clone(),
+            schema: self.0.merge_type(),
+            reset: Set::new(),
+        })
+    }
+}
+
+#[test]
+fn an_object_that_does_not_fit_the_version_of_another_manager_cannot_be_applied_to() {
+    let fields =
+        |fields: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+    let text = json!({"type": "string"});
+    let wide = Compiled::new(&fields(json!({"a": text, "b": text})), &NoRules);
+    let versions = Narrower(Compiled::new(&fields(json!({"a": text})), &NoRules));
+    let reset = Set::new();
+    let write = |manager, api_version| Write {
+        manager,
+        api_version,
+        subresource: "",
+        time: Timestamp::UNIX_EPOCH,
+        schema: wide.merge_type(),
+        reset: &reset,
+        versions: &versions,
+    };
+    let body = |version: &str, spec: Value| json!({"apiVersion": version, "kind": "K", "metadata": {"name": "a"}, "spec": spec});
+    let refused = |live: &Value, spec: Value| {
+        apply(
+            Some(live),
+            &body("g.io/v2", spec),
+            "K",
+            OnConflict::Force,
+            &write("m2", "g.io/v2"),
+        )
+        .unwrap_err()
+        .to_string()
+    };
+    let first = body("g.io/v1", json!({"a": "1"}));
+    let mut live = apply(None, &first, "K", OnConflict::Refuse, &write("m1", "g.io/v1")).unwrap();
+    expect!["failed to convert new object: .spec.b: field not declared in schema"]
+        .assert_eq(&refused(&live, json!({"b": "1"})));
+    live["spec"]["b"] = json!("1");
+    expect!["failed to convert old object: .spec.b: field not declared in schema"]
+        .assert_eq(&refused(&live, json!({"a": "2"})));
+}
+
 proptest! {
     #[test]
     fn an_applier_gets_what_it_applies_and_can_take_it_back(live in spec(), applied in spec()) {

@@ -125,7 +125,12 @@ fn entries_before(live: Option<&Value>, given: Option<&Value>, request: Request,
 }
 
 /// The managers after this write.
-pub(super) fn record(live: &Value, new: &Value, entries: Entries, write: &Write<'_>) -> Result<Entries, TypeErrors> {
+pub(super) fn record(
+    live: &Value,
+    new: &Value,
+    entries: Entries,
+    write: &Write<'_>,
+) -> Result<Entries, IncomparableError> {
     let entries = reconciled(live, entries, write);
     let comparisons = Comparisons::new(live, new, write, &entries)?;
     let mut entries = comparisons.take_from_others(entries, None);
@@ -183,10 +188,26 @@ pub(super) struct Comparisons<'a> {
     others: HashMap<String, Comparison>,
 }
 
+/// Why two objects cannot be compared in the versions that their managers wrote them in.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IncomparableError {
+    #[error("failed to compare objects: {0}")]
+    Compare(#[from] TypeErrors),
+    #[error("failed to convert old object: {0}")]
+    ConvertOld(TypeErrors),
+    #[error("failed to convert new object: {0}")]
+    ConvertNew(TypeErrors),
+}
+
 impl<'a> Comparisons<'a> {
     /// Compares in the write's version and in those of all entries. Versions that are gone are left out; an object that
     /// cannot be had in one that is there is an error.
-    pub(super) fn new(live: &Value, new: &Value, write: &'a Write<'a>, entries: &Entries) -> Result<Self, TypeErrors> {
+    pub(super) fn new(
+        live: &Value,
+        new: &Value,
+        write: &'a Write<'a>,
+        entries: &Entries,
+    ) -> Result<Self, IncomparableError> {
         let own = compare_objects(live, new, write.schema)?.without(write.reset);
         let mut others: HashMap<String, Comparison> = HashMap::new();
         for version in entries.iter().map(|entry| entry.api_version.as_str()) {
@@ -195,6 +216,8 @@ impl<'a> Comparisons<'a> {
             }
             let converted = |object| write.versions.convert(object, version);
             if let (Some(live), Some(new)) = (converted(live), converted(new)) {
+                fits(&live.object, live.schema).map_err(IncomparableError::ConvertOld)?;
+                fits(&new.object, new.schema).map_err(IncomparableError::ConvertNew)?;
                 let changes = compare_objects(&live.object, &new.object, new.schema)?;
                 others.insert(version.to_owned(), changes.without(&new.reset));
             }

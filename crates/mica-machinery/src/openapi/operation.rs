@@ -410,9 +410,10 @@ impl About<'_> {
             Across::Namespaces => "ForAllNamespaces",
             Across::One => "",
         };
+        let about = identifier(&format!("{extra}{namespaced}{kind}{suffix}{all}"), Case::Upper);
         Operation {
             method,
-            id: format!("{verb}{}{extra}{namespaced}{kind}{suffix}{all}", self.names.id),
+            id: format!("{verb}{}{about}", self.names.id),
             tag: self.names.tag.clone(),
             description: String::new(),
             action: "",

@@ -202,6 +202,25 @@ fn every_reference_resolves() {
     assert_eq!(ids.len(), all, "operation ids are unique");
 }
 
+#[test]
+fn names_of_operations_are_identifiers_whatever_the_kind_is_called() {
+    let mut definition = definitions()
+        .into_iter()
+        .find(|definition| definition["metadata"]["name"] == "news.example.com")
+        .expect("a definition");
+    definition["spec"]["names"]["kind"] = json!("late-news");
+    let resources = CustomResource::served_by(&definition);
+    let document = document(&resources, &Marked);
+    let items = document["paths"].as_object().expect("paths").values();
+    let ids: BTreeSet<&str> = items
+        .filter_map(|item| item["get"]["operationId"].as_str())
+        .filter(|id| id.contains("News"))
+        .collect();
+    expect![[r#"
+        {"listExampleComV1LateNewsForAllNamespaces", "listExampleComV1NamespacedlateNews", "readExampleComV1NamespacedlateNews"}"#]]
+    .assert_eq(&format!("{ids:?}"));
+}
+
 /// Bounds of zero look unset in these messages, upstream's included.
 fn drop_zero_bounds(value: &mut Value) {
     match value {
