@@ -371,6 +371,30 @@ fn custom_resources_merge_by_their_own_schema() {
 }
 
 #[test]
+fn a_resource_that_declares_no_fields_has_those_of_every_resource_only() {
+    let bare = Compiled::new(&json!({"type": "object"}), &NoRules);
+    let mut story = Story {
+        schema: bare.merge_type(),
+        kind: "Widget",
+        api_version: "g.io/v1",
+        object: None,
+        second: 0,
+    };
+    story
+        .apply("m1", json!({"metadata": {"labels": {"a": "b"}}}))
+        .check(expect![[r#"
+            {}
+            m1 Apply 21 {"f:metadata":{"f:labels":{"f:a":{}}}}"#]])
+        .refused(
+            "m1",
+            json!({"x": 1}),
+            expect![
+                "500 failed to create typed patch object (/; g.io/v1, Kind=Widget): .x: field not declared in schema"
+            ],
+        );
+}
+
+#[test]
 fn what_does_not_fit_its_schema_of_today_is_tracked_by_nobody() {
     let before = Compiled::new(
         &json!({"type": "object", "properties": {"x": {"type": "string"}}}),

@@ -110,9 +110,7 @@ impl<'s> Structural<'s> {
                 Additional::Schema(schema) => Some(self.inside(schema)),
                 Additional::Any => Some(TypeRef::DEDUCED),
                 Additional::None => None,
-                Additional::Unsaid if self.unknown == Unknown::Preserved || node.properties.is_empty() => {
-                    Some(TypeRef::DEDUCED)
-                }
+                Additional::Unsaid if self.unknown == Unknown::Preserved || !has_fields => Some(TypeRef::DEDUCED),
                 Additional::Unsaid => None,
             },
         }
