@@ -116,7 +116,9 @@ impl Compiled {
     pub fn validate_status(&self, object: &Value, old: &Value, earlier: Earlier<'_>) -> Checked {
         let mut errors = match (self.root.properties.get("status"), object.get("status")) {
             (Some(node), Some(status)) => {
-                validate::check(node, status, old.get("status")).into_errors(&Path::new("status"))
+                // Upstream takes a status that was not there for null, and null for unchanged then.
+                let before = old.get("status").unwrap_or(&Value::Null);
+                validate::check(node, status, Some(before)).into_errors(&Path::new("status"))
             }
             _ => ErrorList::new(),
         };

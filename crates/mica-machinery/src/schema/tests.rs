@@ -632,3 +632,18 @@ mod anything {
         }
     }
 }
+
+#[test]
+fn a_status_that_was_never_there_may_be_applied_as_null() {
+    let status = json!({"type": "object", "properties": {"status": {"type": "object"}}});
+    let compiled = Compiled::new(&status, &NoRules);
+    let errors = |old: Value| {
+        let checked = compiled.validate_status(&json!({"status": null}), &old, Earlier::default());
+        crate::field::aggregate(&checked.errors)
+    };
+    assert_eq!(errors(json!({})), "");
+    assert_eq!(
+        errors(json!({"status": {}})),
+        r#"status: Invalid value: "null":  in body must be of type object: "null""#
+    );
+}
