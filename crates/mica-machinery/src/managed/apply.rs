@@ -188,7 +188,8 @@ impl Apply<'_> {
         }
         self.typed("patch", self.applied, Duplicates::Refused)?;
         self.typed("live", self.live, Duplicates::Allowed)?;
-        let mut entries = reconciled(self.live, entries, write);
+        let mut entries =
+            reconciled(self.live, entries, write).map_err(|errors| ApplyError::Internal(errors.to_string()))?;
         let failed = |what: &str| {
             let what = what.to_owned();
             move |errors: TypeErrors| ApplyError::Internal(format!("{what}: {errors}"))

@@ -131,7 +131,7 @@ pub(super) fn record(
     entries: Entries,
     write: &Write<'_>,
 ) -> Result<Entries, IncomparableError> {
-    let entries = reconciled(live, entries, write);
+    let entries = reconciled(live, entries, write).map_err(IncomparableError::Live)?;
     let comparisons = Comparisons::new(live, new, write, &entries)?;
     let mut entries = comparisons.take_from_others(entries, None);
     let own = &comparisons.own;
@@ -159,26 +159,31 @@ pub(super) fn record(
     Ok(entries)
 }
 
-/// Entries fitted to today's schemas; those of versions that are gone are dropped.
-pub(super) fn reconciled(live: &Value, mut entries: Entries, write: &Write<'_>) -> Entries {
+/// Entries fitted to today's schemas; those of versions that are gone are dropped. The object must fit the others.
+pub(super) fn reconciled(live: &Value, mut entries: Entries, write: &Write<'_>) -> Result<Entries, TypeErrors> {
     // Converting an object may cost much: once for each version, however many entries are of it.
     let mut schemas: HashMap<String, Option<TypeRef<'_>>> = HashMap::new();
+    schemas.insert(write.api_version.to_owned(), Some(write.schema));
+    for version in entries.iter().map(|entry| &entry.api_version) {
+        if !schemas.contains_key(version) {
+            let converted = write.versions.convert(live, version);
+            if let Some(converted) = &converted {
+                fits(&converted.object, converted.schema)?;
+            }
+            schemas.insert(version.clone(), converted.map(|converted| converted.schema));
+        }
+    }
     entries.0.retain(|_, entry| {
-        let schema = if entry.api_version == write.api_version {
-            Some(write.schema)
-        } else {
-            *schemas
-                .entry(entry.api_version.clone())
-                .or_insert_with(|| Some(write.versions.convert(live, &entry.api_version)?.schema))
+        let Some(schema) = schemas.get(&entry.api_version).copied().flatten() else {
+            return false;
         };
-        let Some(schema) = schema else { return false };
         let fitted = reconcile(&entry.fields, schema);
         if let Some(fields) = fitted {
             entry.fields = fields;
         }
         true
     });
-    entries
+    Ok(entries)
 }
 
 /// What changed, in each version that somebody manages fields in.
@@ -191,12 +196,12 @@ pub(super) struct Comparisons<'a> {
 /// Why two objects cannot be compared in the versions that their managers wrote them in.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IncomparableError {
+    #[error("{0}")]
+    Live(TypeErrors),
     #[error("failed to compare objects: {0}")]
-    Compare(#[from] TypeErrors),
-    #[error("failed to convert old object: {0}")]
-    ConvertOld(TypeErrors),
+    Compare(TypeErrors),
     #[error("failed to convert new object: {0}")]
-    ConvertNew(TypeErrors),
+    Convert(TypeErrors),
 }
 
 impl<'a> Comparisons<'a> {
@@ -208,7 +213,10 @@ impl<'a> Comparisons<'a> {
         write: &'a Write<'a>,
         entries: &Entries,
     ) -> Result<Self, IncomparableError> {
-        let own = compare_objects(live, new, write.schema)?.without(write.reset);
+        let compare = |live: &Value, new: &Value, schema: TypeRef<'_>| {
+            compare_objects(live, new, schema).map_err(IncomparableError::Compare)
+        };
+        let own = compare(live, new, write.schema)?.without(write.reset);
         let mut others: HashMap<String, Comparison> = HashMap::new();
         for version in entries.iter().map(|entry| entry.api_version.as_str()) {
             if version == write.api_version || others.contains_key(version) {
@@ -216,9 +224,8 @@ impl<'a> Comparisons<'a> {
             }
             let converted = |object| write.versions.convert(object, version);
             if let (Some(live), Some(new)) = (converted(live), converted(new)) {
-                fits(&live.object, live.schema).map_err(IncomparableError::ConvertOld)?;
-                fits(&new.object, new.schema).map_err(IncomparableError::ConvertNew)?;
-                let changes = compare_objects(&live.object, &new.object, new.schema)?;
+                fits(&new.object, new.schema).map_err(IncomparableError::Convert)?;
+                let changes = compare(&live.object, &new.object, new.schema)?;
                 others.insert(version.to_owned(), changes.without(&new.reset));
             }
         }
