@@ -12,7 +12,7 @@ use super::library::authz::Authorizer;
 use super::library::compare::equal;
 use super::library::{self, EvalError, Host, lists};
 use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted};
-use super::refusal::{breakdown, check_qualifier, go_name, no_overload};
+use super::refusal::{breakdown, check_qualifier, fits, go_name, no_overload};
 use super::value::{Entries, Key, List, Map, Val, put};
 
 /// Elementary steps that an evaluation may take inside functions, beyond what costs count.
@@ -136,7 +136,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             Node::Struct(name, fields) => self.make_struct(name, fields),
             Node::Fold(fold) => self.fold(fold),
             Node::Otherwise(sides, kind) => match self.eval(&sides[0])? {
-                Val::Optional(Some(value)) if *kind == Otherwise::Value => Ok((*value).clone()),
+                Val::Optional(Some(value)) if *kind == Otherwise::Value => Ok(value.taken_out()?),
                 Val::Optional(None) => self.eval(&sides[1]),
                 value => Ok(value),
             },
@@ -158,14 +158,20 @@ impl<'m, 'a> Machine<'m, 'a> {
 
     /// An attribute's value, its own cost not included.
     fn resolve<'n: 'm>(&mut self, attribute: &'n Attribute) -> Res<'a> {
+        // A branch that is an attribute has looked into its optional already.
+        let mut looked_into = false;
         let base = match &attribute.base {
             Base::Variable(name) => self.variable(name)?,
             Base::Operand(node) => self.eval(node)?,
-            Base::Conditional(parts) => match self.eval(&parts[0])? {
-                Val::Bool(true) => self.branch(&parts[1])?,
-                Val::Bool(false) => self.branch(&parts[2])?,
-                _ => return Err(EvalError::no_overload()),
-            },
+            Base::Conditional(parts) => {
+                let branch = match self.eval(&parts[0])? {
+                    Val::Bool(true) => &parts[1],
+                    Val::Bool(false) => &parts[2],
+                    _ => return Err(EvalError::no_overload()),
+                };
+                looked_into = matches!(branch, Node::Attribute(_));
+                self.branch(branch)?
+            }
         };
         let (mut value, mut optional) = match base {
             Val::Optional(None) => {
@@ -175,7 +181,8 @@ impl<'m, 'a> Machine<'m, 'a> {
                     Val::Optional(None)
                 });
             }
-            Val::Optional(Some(value)) => ((*value).clone().untyped(), true),
+            Val::Optional(Some(value)) if looked_into => ((*value).clone(), true),
+            Val::Optional(Some(value)) => ((*value).clone().unwrapped(), true),
             value => (value, false),
         };
         let last = attribute.qualifiers.len();
@@ -246,6 +253,7 @@ impl<'m, 'a> Machine<'m, 'a> {
                 },
                 _ => absent(no_key()),
             },
+            Val::Lost(why) => Err(EvalError::Failed(why.to_string())),
             _ => absent(no_key()),
         }
     }
@@ -355,6 +363,12 @@ impl<'m, 'a> Machine<'m, 'a> {
             }),
             (Run::NotStrictlyFalse, Some(_)) => Ok(Val::Bool(true)),
             (_, Some(error)) => Err(error),
+            _ if call
+                .wanted
+                .is_some_and(|wanted| !args.iter().zip(wanted).all(|(arg, of)| fits(arg, of))) =>
+            {
+                Err(no_overload(EvalError::no_overload(), &call.function, &args))
+            }
             (Run::Pattern(regex), None) => {
                 let size: u64 = args.iter().map(Val::size).sum();
                 self.host.work(size / 64)?;
@@ -388,7 +402,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             };
             match (value, optional) {
                 (value, false) => items.push(value),
-                (Val::Optional(Some(value)), true) => items.push((*value).clone()),
+                (Val::Optional(Some(value)), true) => items.push(value.taken_out()?),
                 (Val::Optional(None), true) => {}
                 (other, true) => {
                     let message = format!("cannot initialize optional list element from non-optional value {other}");
@@ -410,7 +424,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             let (key, value) = (self.eval(key)?, self.eval(value)?);
             match (value, optional) {
                 (value, false) => put(&mut entries, key, value),
-                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone()),
+                (Val::Optional(Some(value)), true) => put(&mut entries, key, value.taken_out()?),
                 (Val::Optional(None), true) => {
                     Key::of(&key).and_then(|key| entries.shift_remove(&key));
                 }
@@ -433,7 +447,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             let key = Val::string(field.as_str());
             match (value, optional) {
                 (value, false) => put(&mut entries, key, value),
-                (Val::Optional(Some(value)), true) => put(&mut entries, key, (*value).clone()),
+                (Val::Optional(Some(value)), true) => put(&mut entries, key, value.taken_out()?),
                 (Val::Optional(None), true) => {}
                 (other, true) => {
                     let message = format!("cannot initialize optional entry '{field}' from non-optional value {other}");
@@ -559,19 +573,23 @@ impl<'m, 'a> Machine<'m, 'a> {
     }
 
     fn insert<'n: 'm>(&mut self, nodes: &'n [Node]) -> Res<'a> {
-        let map = self.take_accumulator()??;
+        let mut map = self.take_accumulator()?;
+        if nodes.len() > 1 {
+            // With more than two arguments, the first that fails ends the call.
+            map = Ok(map?);
+        }
         let mut args = Vec::new();
         for (i, node) in nodes.iter().enumerate() {
             match self.eval(node) {
                 Err(error) if i + 1 == nodes.len() && !error.is_fatal() => {
                     self.charge(1)?;
-                    return Err(error);
+                    return map.and(Err(error));
                 }
                 found => args.push(found?),
             }
         }
         self.charge(1)?;
-        let Val::Map(Map::Owned(mut entries)) = map else {
+        let Val::Map(Map::Owned(mut entries)) = map? else {
             return Err(EvalError::no_overload());
         };
         let made = Arc::make_mut(&mut entries);

@@ -12,8 +12,9 @@ use regex::Regex;
 use super::ast::{self, Expr, Kind, Literal, op};
 use super::check::Checked;
 use super::env::Env;
+use super::functions;
 use super::library::{self, Host, Implementation, convert, regex as patterns};
-use super::refusal::{check_qualifier, no_overload};
+use super::refusal::{check_qualifier, is_core, is_guarded, no_overload};
 use super::types::Type;
 use super::value::{Entries, Key, Map, Val, put};
 
@@ -86,6 +87,8 @@ pub struct Call {
     pub overload: &'static str,
     pub args: Vec<Node>,
     pub run: Run,
+    /// What the overload takes, where upstream makes sure of it.
+    pub wanted: Option<&'static [Type]>,
     /// Whether the first argument that fails ends it: the call is then not paid for.
     pub stops_early: bool,
 }
@@ -248,12 +251,18 @@ impl Planner<'_> {
             let made = run(&mut host, args).map_err(|error| no_overload(error, function, args));
             return made.map(Node::Const).map_err(|e| e.to_string());
         }
-        let stops_early = args.len() > 2 || matches!(run, Run::Pattern(_));
+        let wanted = functions::find(function)
+            .filter(|_| is_guarded(function))
+            .and_then(|function| function.overloads.iter().find(|known| known.id == overload))
+            .map(|overload| overload.args.as_slice());
+        let dispatched = overload.is_empty() && !is_core(function);
+        let stops_early = args.len() > 2 || dispatched || matches!(run, Run::Pattern(_));
         Ok(Node::Call(Box::new(Call {
             function: function.to_owned(),
             overload,
             args,
             run,
+            wanted,
             stops_early,
         })))
     }

@@ -5,7 +5,8 @@
 
 use super::library::EvalError;
 use super::schema::ListKind;
-use super::value::Val;
+use super::types::Type;
+use super::value::{Origin, Val};
 
 /// Functions outside the core say which arguments they were not made for.
 pub fn no_overload(error: EvalError, function: &str, args: &[Val<'_>]) -> EvalError {
@@ -14,17 +15,43 @@ pub fn no_overload(error: EvalError, function: &str, args: &[Val<'_>]) -> EvalEr
     {
         return EvalError::failed(format!("no such overload: {function}"));
     }
-    let core = function.starts_with(['_', '@', '!', '-'])
-        || matches!(
-            function,
-            "contains" | "startsWith" | "endsWith" | "matches" | "size" | "sort"
-        )
+    let core = is_core(function)
+        || function == "sort"
         || matches!((function, args), ("containsIP", [Val::Cidr(_), Val::String(_)]));
     if core || error != EvalError::no_overload() {
         return error;
     }
     let types: Vec<String> = args.iter().map(|arg| arg.type_of().runtime_name().to_owned()).collect();
     EvalError::failed(format!("no such overload: {function}({})", types.join(", ")))
+}
+
+/// Whether one implementation serves all overloads of a function.
+pub fn is_core(function: &str) -> bool {
+    function.starts_with(['_', '@', '!', '-'])
+        || matches!(function, "contains" | "startsWith" | "endsWith" | "matches" | "size")
+}
+
+/// Whether upstream looks at the types of the arguments before it calls a function.
+pub fn is_guarded(function: &str) -> bool {
+    !is_core(function) && !matches!(function, "type" | "dyn" | "flatten" | "sort" | "@sortByAssociatedKeys")
+}
+
+/// Whether a value is what an overload takes. Of a list or map only the first entry is looked at.
+pub fn fits(value: &Val<'_>, wanted: &Type) -> bool {
+    let entry = |found: Option<Result<Val<'_>, String>>, wanted: &Type| match found {
+        Some(Ok(found)) => fits(&found, wanted),
+        Some(Err(_)) => matches!(wanted, Type::Dyn | Type::Param(_)),
+        None => true,
+    };
+    match (wanted, value) {
+        (Type::Dyn | Type::Param(_), _) => true,
+        (Type::List(of), Val::List(list)) => entry(list.get(0), of),
+        (Type::Map(key, of), Val::Map(map)) => match map.keys().first() {
+            Some(first) => fits(first, key) && entry(map.find(first).transpose(), of),
+            None => true,
+        },
+        _ => value.type_of().runtime_name() == wanted.runtime_name(),
+    }
 }
 
 /// Whether upstream does not even try an operator on such a value.
@@ -75,7 +102,8 @@ pub fn go_name(value: &Val<'_>) -> &'static str {
         },
         Val::Map(map) if map.has_schema() => "*common.unstructuredMap",
         Val::Map(_) => "*types.baseMap",
-        Val::Quantity(_) => "cel.Quantity",
+        Val::Quantity(_, Origin::Text) => "cel.Quantity",
+        Val::Quantity(_, Origin::Reckoned) => "*cel.Quantity",
         Val::Semver(_) => "cel.Semver",
         Val::Ip(_) => "cel.IP",
         Val::Cidr(_) => "cel.CIDR",

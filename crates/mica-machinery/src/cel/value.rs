@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::library::{authz, format::NamedFormat, semver::Version, time, time::Instant, url::Url};
+use super::native::{self, Native};
 use super::schema::{Kind, ListKind, Schema};
 use super::types::Type;
 use super::{escape, library};
@@ -33,7 +34,7 @@ pub enum Val<'a> {
     Map(Map<'a>),
     Optional(Option<Arc<Val<'a>>>),
     Type(Type),
-    Quantity(Arc<Quantity>),
+    Quantity(Arc<Quantity>, Origin),
     Ip(IpAddr),
     Cidr(library::ip::Cidr),
     Url(Arc<Url>),
@@ -44,8 +45,18 @@ pub enum Val<'a> {
     Preserved(&'a Value),
     /// An object that an expression made: its type's name and its fields.
     Object(Arc<str>, Map<'a>),
+    /// What was in an optional, and why it is no value any more.
+    Lost(Arc<str>),
     /// A variable whose fields are asked for one by one, by its name (`Activation::field`).
     Lazy(Arc<str>),
+}
+
+/// Where a quantity comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Text,
+    /// A sum or a difference: upstream finds nothing equal to one.
+    Reckoned,
 }
 
 /// A string, borrowed from the data or made by an expression.
@@ -77,6 +88,8 @@ pub struct List<'a> {
 enum Items<'a> {
     Json(&'a [Value]),
     Owned(Arc<Vec<Val<'a>>>),
+    /// Of a list with a schema that something was added to.
+    Natives(Arc<Vec<Native<'a>>>),
     /// Two lists end to end: joining costs the same however long they are.
     Joined(Arc<(List<'a>, List<'a>)>, usize),
 }
@@ -178,7 +191,7 @@ impl<'a> Val<'a> {
             (Kind::Array, _) => {
                 Err("invalid data, expected an array for the provided schema with type=array".to_owned())
             }
-            (Kind::String, Value::String(text)) => formatted(text, &schema.format),
+            (Kind::String, Value::String(text)) => formatted(Text::Borrowed(text), &schema.format),
             (Kind::String, _) => expected("string"),
             (Kind::Number, Value::Number(number)) => Ok(Self::Double(number.as_f64().unwrap_or(f64::NAN))),
             (Kind::Number, _) => expected("float"),
@@ -210,7 +223,7 @@ impl<'a> Val<'a> {
             Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
             Self::Optional(_) => Type::optional(Type::Dyn),
             Self::Type(_) => Type::Type(None),
-            Self::Quantity(_) => Type::object("kubernetes.Quantity"),
+            Self::Quantity(..) => Type::object("kubernetes.Quantity"),
             Self::Ip(_) => Type::Opaque("net.IP".into(), Arc::new([])),
             Self::Cidr(_) => Type::Opaque("net.CIDR".into(), Arc::new([])),
             Self::Url(_) => Type::object("kubernetes.URL"),
@@ -219,6 +232,7 @@ impl<'a> Val<'a> {
             Self::Authz(value) => Type::object(value.type_name()),
             Self::Object(name, _) => Type::Struct(name.clone()),
             Self::Preserved(_) => Type::object("unknown"),
+            Self::Lost(_) => Type::Error,
             Self::Lazy(name) => Type::Struct(name.clone()),
         }
     }
@@ -242,18 +256,23 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The same value without its schema: what is left of it inside an optional that is looked into.
-    pub(super) fn untyped(self) -> Self {
+    /// What is left of a value inside an optional that a name or a conditional stands for. Upstream takes it apart and puts
+    /// it together again, which loses schemas, and most values that only Kubernetes has.
+    pub(super) fn unwrapped(self) -> Self {
+        match Native::of(self) {
+            Native::Json(value) => Self::dynamic(value),
+            Native::Made(value) => match native::lost(&value) {
+                Some((what, text)) => Self::Lost(format!("unsupported conversion to ref.Val: ({what}){text}").into()),
+                None => value,
+            },
+        }
+    }
+
+    /// The value, taken out of an optional; or why that has none any more.
+    pub(super) fn taken_out(&self) -> Result<Self, String> {
         match self {
-            Self::Map(Map::Json(map, _)) => Self::Map(Map::Json(map, None)),
-            Self::List(List {
-                items: Items::Json(items),
-                ..
-            }) => Self::List(List {
-                items: Items::Json(items),
-                schema: None,
-            }),
-            other => other,
+            Self::Lost(why) => Err(why.to_string()),
+            value => Ok(value.clone()),
         }
     }
 
@@ -296,25 +315,25 @@ impl<'a> Val<'a> {
                 Value::Object(map)
             }
             Self::Optional(Some(value)) => value.to_json()?,
-            Self::Quantity(quantity) => Value::String(quantity.to_string()),
+            Self::Quantity(quantity, _) => Value::String(quantity.to_string()),
             other => return Err(format!("unsupported type {}", other.type_of())),
         })
     }
 }
 
-fn formatted<'a>(text: &'a str, format: &str) -> Result<Val<'a>, String> {
+pub(super) fn formatted<'a>(text: Text<'a>, format: &str) -> Result<Val<'a>, String> {
     match format {
-        "duration" => time::parse_openapi_duration(text).map(Val::Duration),
-        "date" => time::parse_date(text).map(Val::Timestamp),
-        "date-time" => time::parse_openapi_datetime(text).map(Val::Timestamp),
+        "duration" => time::parse_openapi_duration(&text).map(Val::Duration),
+        "date" => time::parse_date(&text).map(Val::Timestamp),
+        "date-time" => time::parse_openapi_datetime(&text).map(Val::Timestamp),
         "byte" => {
             // Not the alphabet that the format itself is checked by: `+` and `/` are good there, and fail here.
-            let bytes = base64::decode(text, Alphabet::Url);
+            let bytes = base64::decode(&text, Alphabet::Url);
             bytes
                 .map(|bytes| Val::Bytes(bytes.into()))
-                .map_err(|corrupt| format!("Invalid byte formatted string {text}: {corrupt}"))
+                .map_err(|corrupt| format!("Invalid byte formatted string {}: {corrupt}", &*text))
         }
-        _ => Ok(Val::String(Text::Borrowed(text))),
+        _ => Ok(Val::String(text)),
     }
 }
 
@@ -330,6 +349,7 @@ impl<'a> List<'a> {
         match &self.items {
             Items::Json(items) => items.len(),
             Items::Owned(items) => items.len(),
+            Items::Natives(items) => items.len(),
             Items::Joined(_, length) => *length,
         }
     }
@@ -339,19 +359,33 @@ impl<'a> List<'a> {
     }
 
     pub fn get(&self, index: usize) -> Option<Result<Val<'a>, String>> {
+        if let Some(schema) = self.schema.and_then(|schema| schema.items.as_deref()) {
+            return Some(self.native(index)?.and_then(|native| native.read(schema)));
+        }
         match &self.items {
-            Items::Json(items) => {
-                let item = items.get(index)?;
-                Some(match self.schema.and_then(|schema| schema.items.as_deref()) {
-                    Some(schema) => Val::typed(item, schema),
-                    None => Ok(Val::dynamic(item)),
-                })
-            }
+            Items::Json(items) => items.get(index).map(|item| Ok(Val::dynamic(item))),
             Items::Owned(items) => items.get(index).cloned().map(Ok),
+            Items::Natives(items) => Some(Ok(match items.get(index)? {
+                Native::Json(value) => Val::dynamic(value),
+                Native::Made(value) => value.clone(),
+            })),
             Items::Joined(parts, _) => match index.checked_sub(parts.0.len()) {
                 None => parts.0.get(index),
                 Some(rest) => parts.1.get(rest),
             },
+        }
+    }
+
+    /// What is underneath an element.
+    pub(super) fn native(&self, index: usize) -> Option<Result<Native<'a>, String>> {
+        match &self.items {
+            Items::Json(items) if self.schema.is_some() => items.get(index).map(|item| Ok(Native::Json(item))),
+            Items::Natives(items) => items.get(index).cloned().map(Ok),
+            Items::Joined(parts, _) if self.schema.is_some() => match index.checked_sub(parts.0.len()) {
+                None => parts.0.native(index),
+                Some(rest) => Some(parts.1.get(rest)?.map(Native::of)),
+            },
+            _ => Some(self.get(index)?.map(Native::of)),
         }
     }
 
@@ -378,11 +412,23 @@ impl<'a> List<'a> {
     }
 
     /// The same kind of list with these elements.
-    pub(super) fn with_items(&self, items: Vec<Val<'a>>) -> Self {
+    pub(super) fn with_natives(&self, items: Vec<Native<'a>>) -> Self {
         Self {
-            items: Items::Owned(Arc::new(items)),
+            items: Items::Natives(Arc::new(items)),
             schema: self.schema,
         }
+    }
+
+    /// The same elements, to be read by a schema.
+    pub(super) fn typed(self, schema: &'a Schema) -> Self {
+        Self {
+            schema: Some(schema),
+            ..self
+        }
+    }
+
+    pub(super) fn untyped(self) -> Self {
+        Self { schema: None, ..self }
     }
 
     /// Adds to the end; in place if nobody else holds the list.
@@ -585,7 +631,7 @@ impl std::fmt::Display for Val<'_> {
             Self::Duration(nanos) => f.write_str(&crate::duration::format_go(*nanos)),
             Self::Timestamp(instant) => write!(f, "{instant}"),
             Self::Type(of) => f.write_str(of.runtime_name()),
-            Self::Quantity(quantity) => write!(f, "{quantity}"),
+            Self::Quantity(quantity, _) => write!(f, "{quantity}"),
             other => f.write_str(other.type_of().runtime_name()),
         }
     }

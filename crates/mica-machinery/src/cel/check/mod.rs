@@ -195,11 +195,11 @@ impl Checker<'_> {
             }
             self.expr(target);
         }
-        if call.target.is_none() && call.function.starts_with('.') {
-            call.function.remove(0);
-        }
-        match self.function(&call.function) {
-            Some(function) => self.resolve(id, function, call),
+        match self.function(call.function.trim_start_matches('.')) {
+            Some(function) => {
+                call.function = function.name.to_owned();
+                self.resolve(id, function, call);
+            }
             None => {
                 let name = call.function.clone();
                 self.undeclared(id, &name);

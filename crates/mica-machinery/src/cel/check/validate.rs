@@ -47,15 +47,9 @@ fn template(id: Id, call: &Call, checked: &Checked, positions: &Positions, issue
     else {
         return;
     };
-    let types: Vec<&Type> = list
-        .elements
-        .iter()
-        .map(|element| checked.type_of(element.id))
-        .collect();
-    if let Err((argument, message)) = formatting::check(template, &types) {
-        let at = argument.map_or(id, |index| list.elements[index].id);
+    if let Err((argument, message)) = formatting::check(template, &list.elements, checked) {
         issues.push(Issue {
-            offset: positions.of(at),
+            offset: positions.of(argument.unwrap_or(id)),
             message,
         });
     }

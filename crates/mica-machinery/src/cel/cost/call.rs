@@ -481,7 +481,7 @@ pub fn runtime(function: &str, overload: &str, args: &[Val<'_>], result: Option<
         },
         "_==_" => match args.first() {
             Some(
-                Val::Quantity(_)
+                Val::Quantity(..)
                 | Val::Ip(_)
                 | Val::Cidr(_)
                 | Val::Format(_)

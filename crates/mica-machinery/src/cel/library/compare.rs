@@ -4,17 +4,18 @@
 //! that came with a schema answer "no such overload" when compared with something else, as upstream's do.
 
 use std::cmp::Ordering;
-
-use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 use super::{EvalError, Host};
+use crate::cel::native::Native;
 use crate::cel::schema::ListKind;
-use crate::cel::value::{List, Map, Val};
+use crate::cel::value::{Key, List, Map, Origin, Val};
 
 /// `a == b`.
 pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, EvalError> {
     host.work(1)?;
     Ok(match (a, b) {
+        (Val::Lost(why), _) => return Err(EvalError::Failed(why.to_string())),
         (Val::Null, Val::Null) => true,
         (Val::Null, _) | (_, Val::Null) => false,
         (Val::Bool(a), Val::Bool(b)) => a == b,
@@ -35,7 +36,7 @@ pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Eval
         },
         // What an expression made is nothing that came with an object.
         (Val::Preserved(a), _) => !b.is_made() && b.to_json().is_ok_and(|b| **a == b),
-        (Val::Quantity(a), Val::Quantity(b)) => a == b,
+        (Val::Quantity(a, _), Val::Quantity(b, Origin::Text)) => a == b,
         (Val::Ip(a), Val::Ip(b)) => a == b,
         (Val::Cidr(a), Val::Cidr(b)) => a == b,
         (Val::Url(a), Val::Url(b)) => a == b,
@@ -43,7 +44,7 @@ pub fn equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool, Eval
         (Val::Format(a), Val::Format(b)) => a.name == b.name,
         (Val::Authz(a), Val::Authz(b)) => a == b,
         (
-            Val::Quantity(_)
+            Val::Quantity(..)
             | Val::Ip(_)
             | Val::Cidr(_)
             | Val::Url(_)
@@ -70,8 +71,10 @@ fn lists<'a>(host: &mut Host<'_>, a: &List<'a>, b: &Val<'_>) -> Result<bool, Eva
     }
     match typed {
         Some((ListKind::Set, _)) => {
+            host.work((a.len() + b.len()) as u64)?;
+            let known = keys_of(&natives(a)?)?;
             for item in b.iter() {
-                if !contains_value(host, a, &item?)? {
+                if !Native::of(item?).key()?.is_some_and(|key| known.contains(&key)) {
                     return Ok(false);
                 }
             }
@@ -97,59 +100,32 @@ fn element_equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>, typed: bool) -> 
     }
 }
 
-fn contains_value(host: &mut Host<'_>, list: &List<'_>, item: &Val<'_>) -> Result<bool, EvalError> {
-    for each in list.iter() {
-        if equal(host, &each?, item)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn keyed_lists(host: &mut Host<'_>, a: &List<'_>, b: &List<'_>, keys: &[String]) -> Result<bool, EvalError> {
+fn keyed_lists(host: &mut Host<'_>, a: &List<'_>, b: &List<'_>, names: &[String]) -> Result<bool, EvalError> {
+    host.work((a.len() + b.len()) as u64)?;
+    let keys = natives(a)?.into_iter().enumerate();
+    let places: HashMap<_, _> = keys.map(|(at, item)| (item.fields(names), at)).collect();
     for item in b.iter() {
         let item = item?;
-        let Some(mine) = with_key(host, a, &item, keys)? else {
-            return Ok(false);
+        let key = Native::of(item.clone()).fields(names);
+        let mine = match places.get(&key).filter(|_| key.is_some()) {
+            Some(at) => a.get(*at),
+            None => return Ok(false),
         };
-        if !equal(host, &mine, &item)? {
+        if !equal(host, &mine.expect("the list is as long as it was")?, &item)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// The element of `list` whose key fields are those of `item`.
-pub fn with_key<'a>(
-    host: &mut Host<'_>,
-    list: &List<'a>,
-    item: &Val<'_>,
-    keys: &[String],
-) -> Result<Option<Val<'a>>, EvalError> {
-    for each in list.iter() {
-        let each = each?;
-        host.work(keys.len() as u64 + 1)?;
-        if same_key(&each, item, keys) {
-            return Ok(Some(each));
-        }
-    }
-    Ok(None)
+/// What tells the elements of a set apart.
+pub fn keys_of(items: &[Native<'_>]) -> Result<HashSet<Key>, EvalError> {
+    items.iter().filter_map(|item| item.key().transpose()).collect()
 }
 
-pub fn same_key(a: &Val<'_>, b: &Val<'_>, keys: &[String]) -> bool {
-    let (Val::Map(a), Val::Map(b)) = (a, b) else {
-        return false;
-    };
-    let field = |map: &Map<'_>, key: &str| match map.json() {
-        Some(json) => json.get(key).cloned().unwrap_or(Value::Null),
-        None => map
-            .find(&Val::string(key))
-            .ok()
-            .flatten()
-            .and_then(|value| value.to_json().ok())
-            .unwrap_or(Value::Null),
-    };
-    keys.iter().all(|key| field(a, key) == field(b, key))
+/// What is underneath the elements of a list.
+pub fn natives<'a>(list: &List<'a>) -> Result<Vec<Native<'a>>, String> {
+    (0..list.len()).map_while(|index| list.native(index)).collect()
 }
 
 fn maps(host: &mut Host<'_>, a: &Map<'_>, b: &Val<'_>) -> Result<bool, EvalError> {

@@ -1,6 +1,8 @@
 //! `string.format(list)`: `%s %d %f %e %b %x %X %o`.
 
 use super::{EvalError, Host, Outcome, convert, time};
+use crate::cel::ast::{Expr, Id, Kind};
+use crate::cel::check::Checked;
 use crate::cel::types::Type;
 use crate::cel::value::{Map, Val};
 use crate::field::quote;
@@ -78,6 +80,21 @@ impl Clause {
             return Err(format!("unrecognized formatting clause \"{verb}\""));
         }
         Ok((Self { precision, verb }, &rest[verb.len_utf8()..]))
+    }
+
+    /// The first node of an argument that the clause cannot write: texts also write what is in lists and maps.
+    fn unfit(self, arg: &Expr, checked: &Checked) -> Option<Id> {
+        if !self.accepts(checked.type_of(arg.id)) {
+            return Some(arg.id);
+        }
+        match &arg.kind {
+            Kind::List(list) if self.verb == 's' => list.elements.iter().find_map(|arg| self.unfit(arg, checked)),
+            Kind::Map(entries) if self.verb == 's' => {
+                let mut parts = entries.iter().flat_map(|entry| [&entry.key, &entry.value]);
+                parts.find_map(|arg| self.unfit(arg, checked))
+            }
+            _ => None,
+        }
     }
 
     fn accepts(self, of: &Type) -> bool {
@@ -173,8 +190,8 @@ fn refusal(verb: char, name: &str) -> String {
     format!("{allowed}, was given {name}")
 }
 
-/// What is wrong with a template for arguments of these types; the index of the argument, if it is one's fault.
-pub fn check(template: &str, types: &[&Type]) -> Result<(), (Option<usize>, String)> {
+/// What is wrong with a template for these arguments; the node of the argument, if it is one's fault.
+pub fn check(template: &str, args: &[Expr], checked: &Checked) -> Result<(), (Option<Id>, String)> {
     let mut rest = template;
     let mut index = 0;
     while let Some(at) = rest.find('%') {
@@ -186,22 +203,22 @@ pub fn check(template: &str, types: &[&Type]) -> Result<(), (Option<usize>, Stri
         if rest.is_empty() {
             return Err((None, "unexpected end of string".to_owned()));
         }
-        let of = types
+        let arg = args
             .get(index)
             .ok_or_else(|| (None, format!("index {index} out of range")))?;
         let (clause, after) =
             Clause::parse(rest).map_err(|e| (None, format!("could not parse formatting clause: {e}")))?;
-        if !clause.accepts(of) {
-            let why = refusal(clause.verb, of.runtime_name());
-            return Err((Some(index), format!("error during formatting: {why}")));
+        if let Some(unfit) = clause.unfit(arg, checked) {
+            let why = refusal(clause.verb, checked.type_of(unfit).runtime_name());
+            return Err((Some(unfit), format!("error during formatting: {why}")));
         }
         rest = after;
         index += 1;
     }
-    if types.len() > index {
+    if args.len() > index {
         let message = format!(
             "too many arguments supplied to string.format (expected {index}, got {})",
-            types.len()
+            args.len()
         );
         return Err((None, message));
     }
@@ -309,10 +326,11 @@ fn write_string(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
     Ok(())
 }
 
+const INVALID_TEXT: &str = r#"error during formatting: could not convert argument "invalid UTF-8 in bytes, cannot convert to string" to string"#;
+
 /// Bytes as text, if they are that.
 fn text_of(bytes: &[u8]) -> Result<&str, EvalError> {
-    std::str::from_utf8(bytes)
-        .map_err(|_| EvalError::failed("error during formatting: could not convert argument to string"))
+    std::str::from_utf8(bytes).map_err(|_| EvalError::failed(INVALID_TEXT))
 }
 
 fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<(), EvalError> {

@@ -1,10 +1,12 @@
 //! Arithmetic, order, membership and size.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
-use super::compare::{are_ordered, equal, order, same_key};
+use super::compare::{are_ordered, equal, keys_of, natives, order};
 use super::time::Instant;
 use super::{EvalError, Host, Implementation, Outcome};
+use crate::cel::native::Native;
 use crate::cel::schema::ListKind;
 use crate::cel::value::{Entries, Key, List, Map, Text, Val, put};
 
@@ -89,26 +91,36 @@ fn join<'a>(host: &mut Host<'_>, a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
         Some((kind @ (ListKind::Set | ListKind::Map), keys)) => (kind, keys),
         _ => return Ok(Val::List(a.clone().join(b.clone()))),
     };
-    let mut items = a.iter().collect::<Result<Vec<_>, _>>()?;
-    for item in b.iter() {
-        let item = item?;
-        match kind {
-            ListKind::Map => match items.iter().position(|each| same_key(each, &item, keys)) {
-                Some(at) => items[at] = item,
-                None => items.push(item),
-            },
-            _ => {
-                let mut known = false;
-                for each in &items {
-                    known = known || equal(host, each, &item)?;
+    host.work((a.len() + b.len()) as u64)?;
+    let mut items = natives(a)?;
+    match kind {
+        ListKind::Map => {
+            let mut places: HashMap<_, _> = (items.iter().enumerate())
+                .filter_map(|(at, item)| Some((item.fields(keys)?, at)))
+                .collect();
+            for item in b.iter() {
+                let item = Native::of(item?);
+                let key = item.fields(keys);
+                match key.as_ref().and_then(|key| places.get(key)) {
+                    Some(at) => items[*at] = item,
+                    None => {
+                        places.extend(key.map(|key| (key, items.len())));
+                        items.push(item);
+                    }
                 }
-                if !known {
+            }
+        }
+        _ => {
+            let mut known = keys_of(&items)?;
+            for item in b.iter() {
+                let item = Native::of(item?);
+                if item.key()?.is_none_or(|key| known.insert(key)) {
                     items.push(item);
                 }
             }
         }
     }
-    Ok(Val::List(a.with_items(items)))
+    Ok(Val::List(a.with_natives(items)))
 }
 
 fn subtract<'a>(_: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {

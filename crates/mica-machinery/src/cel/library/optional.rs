@@ -9,7 +9,7 @@ pub fn find(name: &str) -> Option<Implementation> {
         "optional.ofNonZeroValue" => |_, args| Ok(Val::optional(args.first().filter(|value| !is_zero(value)).cloned())),
         "optional.none" => |_, _| Ok(Val::Optional(None)),
         "value" => |_, args| match args {
-            [Val::Optional(Some(value))] => Ok((**value).clone()),
+            [Val::Optional(Some(value))] => Ok(value.taken_out()?),
             [Val::Optional(None)] => Err(EvalError::failed("optional.none() dereference")),
             _ => Err(EvalError::no_overload()),
         },
@@ -57,7 +57,7 @@ fn unwrap<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     let mut items = Vec::new();
     for item in list.iter() {
         match item? {
-            Val::Optional(Some(value)) => items.push((*value).clone()),
+            Val::Optional(Some(value)) => items.push(value.taken_out()?),
             Val::Optional(None) => {}
             other => return Err(EvalError::failed(format!("value {other} is not optional"))),
         }

@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{EvalError, Implementation, Outcome};
-use crate::cel::value::Val;
+use crate::cel::value::{Origin, Val};
 use crate::quantity::{Format, Quantity};
 
 pub fn find(name: &str) -> Option<Implementation> {
     Some(match name {
         "quantity" => |_, args| match args {
             [Val::String(text)] => match Quantity::parse(text) {
-                Ok(quantity) => Ok(Val::Quantity(Arc::new(quantity))),
+                Ok(quantity) => Ok(Val::Quantity(Arc::new(quantity), Origin::Text)),
                 Err(e) => Err(EvalError::failed(e.to_string())),
             },
             _ => Err(EvalError::no_overload()),
@@ -40,7 +40,7 @@ pub fn find(name: &str) -> Option<Implementation> {
 
 fn with<'a>(args: &[Val<'a>], of: fn(&Quantity) -> Outcome<'a>) -> Outcome<'a> {
     match args {
-        [Val::Quantity(quantity)] => of(quantity),
+        [Val::Quantity(quantity, _)] => of(quantity),
         _ => Err(EvalError::no_overload()),
     }
 }
@@ -48,7 +48,7 @@ fn with<'a>(args: &[Val<'a>], of: fn(&Quantity) -> Outcome<'a>) -> Outcome<'a> {
 /// Quantities and versions share the names of their comparisons.
 fn compare(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
     match args {
-        [Val::Quantity(a), Val::Quantity(b)] => Ok(a.cmp(b)),
+        [Val::Quantity(a, _), Val::Quantity(b, _)] => Ok(a.cmp(b)),
         [Val::Semver(a), Val::Semver(b)] => Ok(a.precedence(b)),
         _ => Err(EvalError::no_overload()),
     }
@@ -56,9 +56,9 @@ fn compare(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
 
 fn combine<'a>(args: &[Val<'a>], with: fn(&Quantity, &Quantity) -> Quantity) -> Outcome<'a> {
     let result = match args {
-        [Val::Quantity(a), Val::Quantity(b)] => with(a, b),
-        [Val::Quantity(a), Val::Int(b)] => with(a, &Quantity::new(*b, Format::DecimalExponent)),
+        [Val::Quantity(a, _), Val::Quantity(b, _)] => with(a, b),
+        [Val::Quantity(a, _), Val::Int(b)] => with(a, &Quantity::new(*b, Format::DecimalExponent)),
         _ => return Err(EvalError::no_overload()),
     };
-    Ok(Val::Quantity(Arc::new(result)))
+    Ok(Val::Quantity(Arc::new(result), Origin::Reckoned))
 }

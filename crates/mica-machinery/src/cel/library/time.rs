@@ -133,7 +133,9 @@ pub fn parse_duration(text: &str) -> Option<i64> {
 
 /// Seconds with their fraction and an `s`.
 pub fn format_duration(nanos: i64) -> String {
-    format!("{}s", nanos as f64 / 1e9)
+    let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+    // In two steps, as Go does it: there is no more exact sum.
+    format!("{}s", seconds as f64 + rest as f64 / 1e9)
 }
 
 /// RFC 3339.

@@ -18,6 +18,12 @@ pub struct Url {
     text: String,
 }
 
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 pub fn find(name: &str) -> Option<Implementation> {
     Some(match name {
         "url" => |_, args| match args {

@@ -135,7 +135,7 @@ fn shown(value: &Val<'_>) -> String {
             entries.sort();
             format!("{{{}}}", entries.join(", "))
         }
-        Val::Quantity(quantity) => format!("kubernetes.Quantity:{quantity}"),
+        Val::Quantity(quantity, _) => format!("kubernetes.Quantity:{quantity}"),
         Val::Ip(address) => format!("net.IP:{address}"),
         Val::Cidr(cidr) => format!("net.CIDR:{cidr}"),
         Val::Semver(version) => format!("kubernetes.Semver:{version}"),
