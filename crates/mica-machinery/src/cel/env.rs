@@ -9,7 +9,7 @@ use super::functions::{self, Function};
 use super::schema::Schema;
 use super::source::CompileErrors;
 use super::types::{OPTIONAL, Type};
-use super::{cost, escape, eval, parser, plan};
+use super::{cost, escape, eval, message, parser, plan};
 
 /// Brackets and conditionals that any stack can hold the parsing of, however they nest.
 const SHALLOW: usize = 40;
@@ -138,7 +138,10 @@ impl Env {
         if let Some(of) = self.variables.get(name) {
             return Some(of.clone());
         }
-        let named = self.type_named(name).or(match name {
+        if name == message::NULL_VALUE {
+            return Some(Type::Int);
+        }
+        let named = self.type_named(name).or_else(|| message::type_of(name)).or(match name {
             // What declarations call them: the checker takes these names where there are any, and no program can be made of it.
             "duration" if !self.declared.is_empty() => Some(Type::Duration),
             "timestamp" if !self.declared.is_empty() => Some(Type::Timestamp),
@@ -164,18 +167,26 @@ impl Env {
             "type" => Type::Type(None),
             OPTIONAL => Type::Opaque(OPTIONAL.into(), Arc::new([])),
             "net.IP" | "net.CIDR" => Type::parse(name)?,
+            message::EMPTY => Type::object(name),
             _ if self.has_fields(name) => Type::object(name),
             _ => return None,
         })
     }
 
-    fn is_mutation_type(&self, name: &str) -> bool {
+    pub(super) fn is_mutation_type(&self, name: &str) -> bool {
         self.mutation && (name == "JSONPatch" || name == "Object" || name.starts_with("Object."))
     }
 
     /// Whether anything is known of the fields of a type.
     pub(super) fn has_fields(&self, object: &str) -> bool {
-        self.objects.contains_key(object) || self.is_mutation_type(object)
+        self.objects.contains_key(object) || self.is_mutation_type(object) || object == message::EMPTY
+    }
+
+    /// Whether upstream's provider of types knows a name, and so could know fields of it.
+    pub(super) fn is_resolved(&self, name: &str) -> bool {
+        // Scalars, lists and maps are known where anything is declared.
+        let plain = |of: Type| !self.declared.is_empty() && !matches!(of, Type::Type(_) | Type::Opaque(..));
+        message::type_of(name).is_some() || self.has_fields(name) || self.type_named(name).is_some_and(plain)
     }
 
     pub(super) fn field_type(&self, object: &str, field: &str) -> Option<Type> {
@@ -186,6 +197,9 @@ impl Env {
                 ("JSONPatch", _) => None,
                 _ => Some(Type::Dyn),
             };
+        }
+        if let Some(found) = message::field_type(object, field) {
+            return Some(found);
         }
         let fields = self.objects.get(object)?.fields.as_ref()?;
         let found = fields.get(field).or_else(|| {

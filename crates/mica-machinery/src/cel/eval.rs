@@ -11,7 +11,8 @@ use super::env::Program;
 use super::library::authz::Authorizer;
 use super::library::compare::equal;
 use super::library::{self, EvalError, Host, lists};
-use super::plan::{Attribute, Base, Call, Fold, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted};
+use super::message;
+use super::plan::{Attribute, Base, Call, Fold, Made, Node, Otherwise, Qualifier, QualifierKey, Run, Wanted};
 use super::refusal::{breakdown, check_qualifier, fits, go_name, no_overload};
 use super::value::{Entries, Key, List, Map, Val, put};
 
@@ -133,7 +134,7 @@ impl<'m, 'a> Machine<'m, 'a> {
             Node::Call(call) => self.call(call),
             Node::List(elements, optional) => self.list(elements, optional),
             Node::Map(entries) => self.map(entries),
-            Node::Struct(name, fields) => self.make_struct(name, fields),
+            Node::Struct(name, fields, made) => self.make_struct(name, fields, *made),
             Node::Fold(fold) => self.fold(fold),
             Node::Otherwise(sides, kind) => match self.eval(&sides[0])? {
                 Val::Optional(Some(value)) if *kind == Otherwise::Value => Ok(value.taken_out()?),
@@ -235,6 +236,9 @@ impl<'m, 'a> Machine<'m, 'a> {
         };
         let no_key = || format!("no such key: {key}");
         match &value {
+            Val::Object(name, _) if **name == *message::EMPTY => {
+                Err(EvalError::failed(format!("no such field '{key}'")))
+            }
             Val::Map(map) | Val::Object(_, map) => match map.find(&key)? {
                 Some(found) => Ok(Some(found)),
                 None => absent(no_key()),
@@ -437,7 +441,7 @@ impl<'m, 'a> Machine<'m, 'a> {
         Ok(entries)
     }
 
-    fn make_struct<'n: 'm>(&mut self, name: &Arc<str>, fields: &'n [(String, Node, bool)]) -> Res<'a> {
+    fn make_struct<'n: 'm>(&mut self, name: &Arc<str>, fields: &'n [(String, Node, bool)], made: Made) -> Res<'a> {
         let mut entries = Entries::new();
         for (field, node, optional) in fields {
             let value = match self.eval(node) {
@@ -455,7 +459,11 @@ impl<'m, 'a> Machine<'m, 'a> {
                 }
             }
         }
-        self.constructed(STRUCT, Ok(Val::Object(name.clone(), Map::owned(entries))))
+        let made = match made {
+            Made::Object => Ok(Val::Object(name.clone(), Map::owned(entries))),
+            Made::Message => message::make(&mut self.host, name, &entries),
+        };
+        self.constructed(STRUCT, made)
     }
 
     fn constructed(&mut self, cost: u64, made: Res<'a>) -> Res<'a> {

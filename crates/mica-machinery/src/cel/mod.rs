@@ -23,6 +23,7 @@ mod env;
 mod functions;
 mod lexer;
 mod macros;
+mod message;
 mod native;
 mod parser;
 mod plan;

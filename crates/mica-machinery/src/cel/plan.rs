@@ -14,6 +14,7 @@ use super::check::Checked;
 use super::env::Env;
 use super::functions;
 use super::library::{self, Host, Implementation, convert, regex as patterns};
+use super::message;
 use super::refusal::{check_qualifier, is_core, is_guarded, no_overload};
 use super::types::Type;
 use super::value::{Entries, Key, Map, Val, put};
@@ -30,7 +31,7 @@ pub enum Node {
     Call(Box<Call>),
     List(Vec<Node>, Vec<bool>),
     Map(Vec<(Node, Node, bool)>),
-    Struct(Arc<str>, Vec<(String, Node, bool)>),
+    Struct(Arc<str>, Vec<(String, Node, bool)>, Made),
     Fold(Box<Fold>),
     /// `optional.or(optional)` and `optional.orValue(value)`.
     Otherwise(Box<[Node; 2]>, Otherwise),
@@ -44,6 +45,14 @@ pub enum Node {
 pub enum Wanted {
     Equal,
     NotEqual,
+}
+
+/// What `Name{…}` makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// A part of a mutation.
+    Object,
+    Message,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +151,11 @@ impl Planner<'_> {
                 for field in &made.fields {
                     fields.push((field.name.clone(), self.node(&field.value)?, field.optional));
                 }
-                Ok(Node::Struct(made.name.as_str().into(), fields))
+                let made_of = match self.env.is_mutation_type(&made.name) {
+                    true => Made::Object,
+                    false => Made::Message,
+                };
+                Ok(Node::Struct(made.name.as_str().into(), fields, made_of))
             }
             Kind::Fold(fold) => Ok(Node::Fold(Box::new(Fold {
                 range: self.node(&fold.range)?,
@@ -158,6 +171,9 @@ impl Planner<'_> {
     }
 
     fn ident(&self, expr: &Expr, name: &str) -> Result<Node, String> {
+        if name == message::NULL_VALUE {
+            return Ok(Node::Const(Val::Int(0)));
+        }
         if let Type::Type(_) = self.checked.type_of(expr.id) {
             return match self.env.type_named(name) {
                 Some(of) => Ok(Node::Const(Val::Type(of))),

@@ -28,6 +28,8 @@ pub enum Type {
     Opaque(Arc<str>, Arc<[Type]>),
     /// A type parameter or an inference variable.
     Param(Arc<str>),
+    /// What a message of protobuf wraps: it may be null.
+    Wrapper(Arc<Type>),
     /// The type of a type.
     Type(Option<Arc<Type>>),
 }
@@ -65,6 +67,14 @@ impl Type {
         matches!(self, Self::Dyn | Self::Error)
     }
 
+    /// The type itself, wrapped or not.
+    pub fn unwrapped(&self) -> &Type {
+        match self {
+            Self::Wrapper(of) => of,
+            other => other,
+        }
+    }
+
     /// The name that `type(x)` has at run time.
     pub fn runtime_name(&self) -> &str {
         match self {
@@ -82,6 +92,7 @@ impl Type {
             Self::List(_) => "list",
             Self::Map(..) => "map",
             Self::Struct(name) | Self::Opaque(name, _) | Self::Param(name) => name,
+            Self::Wrapper(of) => of.runtime_name(),
             Self::Type(_) => "type",
         }
     }
@@ -106,7 +117,7 @@ impl Type {
 
     /// The same shape, whatever the names of type parameters.
     pub fn is_equivalent(&self, other: &Type) -> bool {
-        match (self, other) {
+        match (self.unwrapped(), other.unwrapped()) {
             (Self::Param(_), Self::Param(_)) => true,
             (Self::List(a), Self::List(b)) => a.is_equivalent(b),
             (Self::Map(k, v), Self::Map(l, w)) => k.is_equivalent(l) && v.is_equivalent(w),
@@ -114,7 +125,7 @@ impl Type {
                 a == b && p.len() == q.len() && p.iter().zip(q.iter()).all(|(p, q)| p.is_equivalent(q))
             }
             (Self::Type(Some(a)), Self::Type(Some(b))) => a.is_equivalent(b),
-            _ => self == other,
+            (one, other) => one == other,
         }
     }
 
@@ -193,6 +204,7 @@ impl fmt::Display for Type {
                 }
                 f.write_str(")")
             }
+            Self::Wrapper(of) => write!(f, "wrapper({of})"),
             Self::Type(Some(of)) => write!(f, "type({of})"),
             other => f.write_str(other.runtime_name()),
         }

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::library::{authz, format::NamedFormat, semver::Version, time, time::Instant, url::Url};
+use super::message;
 use super::native::{self, Native};
 use super::schema::{Kind, ListKind, Schema};
 use super::types::Type;
@@ -243,6 +244,7 @@ impl<'a> Val<'a> {
             Self::String(text) => text.chars().count() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::List(list) => list.len() as u64,
+            Self::Object(name, _) if **name == *message::EMPTY => 1,
             Self::Map(map) | Self::Object(_, map) => map.len() as u64,
             Self::Ip(address) => {
                 if address.is_ipv4() {

@@ -9,6 +9,7 @@ mod validate;
 use super::ast::{Call, Expr, Fold, Id, Kind, List, Literal, Struct, op};
 use super::env::Env;
 use super::functions::{self, Function, Style};
+use super::message;
 use super::parser::Parsed;
 use super::source::Issue;
 use super::types::Type;
@@ -348,36 +349,46 @@ impl Checker<'_> {
         let Kind::Struct(Struct { name, fields }) = &mut expr.kind else {
             return;
         };
+        let Some(declared) = self.ident(name.trim_start_matches('.')) else {
+            let name = name.clone();
+            return self.undeclared(id, &name);
+        };
         if name.starts_with('.') {
             name.remove(0);
         }
-        let made = match self.ident(name) {
-            None => {
-                let name = name.clone();
-                return self.undeclared(id, &name);
-            }
-            Some(Type::Type(Some(of))) => match &*of {
-                Type::Struct(_) => (*of).clone(),
+        let made = match declared {
+            Type::Type(Some(of)) => match &*of {
+                // These can be called by either name here, and are unknown when they are made by the shorter one.
+                Type::Struct(_) | Type::Null | Type::Duration | Type::Timestamp => (*of).clone(),
+                _ if message::type_of(name).is_some() => (*of).clone(),
                 other => {
                     self.report(id, format!("'{}' is not a message type", other.runtime_name()));
                     Type::Error
                 }
             },
-            Some(other) => {
+            other => {
                 self.report(id, format!("'{}' is not a type", other.runtime_name()));
                 Type::Error
             }
         };
         self.set(id, made.clone());
+        let full = match &made {
+            Type::Duration | Type::Timestamp => made.runtime_name(),
+            Type::Null => "google.protobuf.NullValue",
+            _ => name,
+        };
         for field in fields {
             self.expr(&mut field.value);
-            let wanted = match &made {
-                Type::Struct(name) => self.env.field_type(name, &field.name).unwrap_or_else(|| {
-                    self.report(field.id, format!("undefined field '{}'", field.name));
-                    Type::Error
-                }),
-                _ => Type::Error,
-            };
+            let known = Some(()).filter(|()| made != Type::Error);
+            let wanted = known.and_then(|()| self.env.field_type(full, &field.name));
+            let wanted = wanted.unwrap_or_else(|| {
+                let message = match self.env.is_resolved(full) {
+                    true => format!("undefined field '{}'", field.name),
+                    false => format!("unexpected failed resolution of '{full}'"),
+                };
+                self.report(field.id, message);
+                Type::Error
+            });
             let mut found = self.types[field.value.id as usize].clone();
             if field.optional {
                 found = self.unwrap_optional(field.value.id, found);

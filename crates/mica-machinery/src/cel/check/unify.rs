@@ -63,7 +63,7 @@ impl Mapping {
             (Type::List(a), Type::List(b)) => self.fits(a, b),
             (Type::Map(k, v), Type::Map(l, w)) => self.fits(k, l) && self.fits(v, w),
             (Type::Opaque(a, p), Type::Opaque(b, q)) => a == b && self.all(p, q),
-            _ => from == to,
+            _ => from.unwrapped() == to.unwrapped(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Mapping {
         }
         let Type::Param(name) = var else { return (false, false) };
         if let Some(known) = self.0.get(name).cloned() {
-            if *of == known {
+            if of.unwrapped() == known.unwrapped() {
                 return (true, true);
             }
             if self.fits(of, &known) {
@@ -138,7 +138,7 @@ pub enum Free {
 fn may_be_null(of: &Type) -> bool {
     matches!(
         of,
-        Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp
+        Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp | Type::Wrapper(_)
     )
 }
 
@@ -157,6 +157,6 @@ fn is_less_specific(a: &Type, b: &Type) -> bool {
         (Type::List(a), Type::List(b)) => is_less_specific(a, b),
         (Type::Map(k, v), Type::Map(l, w)) => is_less_specific(k, l) && is_less_specific(v, w),
         (Type::Type(_), Type::Type(_)) => true,
-        _ => a == b,
+        _ => a.unwrapped() == b.unwrapped(),
     }
 }

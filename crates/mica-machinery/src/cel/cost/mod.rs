@@ -446,7 +446,7 @@ fn written_size(expr: &Expr) -> Option<Size> {
 }
 
 fn is_scalar(of: &Type) -> bool {
-    match of {
+    match of.unwrapped() {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
         other => other.optional_inner().is_some_and(is_scalar),
     }

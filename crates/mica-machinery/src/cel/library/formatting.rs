@@ -98,7 +98,7 @@ impl Clause {
     }
 
     fn accepts(self, of: &Type) -> bool {
-        match (self.verb, of) {
+        match (self.verb, of.unwrapped()) {
             (_, Type::Dyn | Type::Error | Type::Param(_)) => true,
             ('s', Type::Struct(_) | Type::Opaque(..)) => false,
             ('s', _) | ('d' | 'b' | 'o' | 'x' | 'X', Type::Int | Type::Uint) => true,

@@ -1,6 +1,7 @@
 //! Optional values. `or` and `orValue` are not here: they evaluate their right side only if they need it.
 
 use super::{EvalError, Host, Implementation, Outcome};
+use crate::cel::message;
 use crate::cel::value::Val;
 
 pub fn find(name: &str) -> Option<Implementation> {
@@ -37,6 +38,7 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Map(map) => map.is_empty() && !map.has_schema(),
         Val::Optional(value) => value.as_ref().is_none_or(|value| is_zero(value)),
         Val::Timestamp(instant) => instant.seconds == -62_135_596_800 && instant.nanos == 0,
+        Val::Object(name, _) => **name == *message::EMPTY,
         _ => false,
     }
 }
