@@ -76,6 +76,8 @@ fn take<'v>(step: &Step, values: Values<'v>) -> Result<Values<'v>, EvalError> {
             }
             Ok(out)
         }
+        // A text is found once, whatever it stands behind.
+        Step::Constant(text @ Value::String(_)) => Ok(vec![Found::Constant(text.clone())]),
         Step::Constant(value) => Ok(values.iter().map(|_| Found::Constant(value.clone())).collect()),
         Step::Identifier(name) => fail(format!("unrecognized identifier {name}")),
     }

@@ -1,6 +1,6 @@
 //! kubectl's JSONPath, as printer columns and the server's field lookups use it.
 //!
-//! One expression without its braces: `.spec.list[?(@.name=="a")].value`. Templates with text and `range` are kubectl's own
+//! One expression without its braces: `.spec.list[?(@.name=="a")].value`. Templates with `range` are kubectl's own
 //! business. Invariant: finding never panics or recurses deeper than the document; a missing key finds nothing.
 
 mod eval;
@@ -14,6 +14,8 @@ pub use parse::ParseError;
 #[derive(Clone, PartialEq, Debug)]
 pub struct JsonPath {
     steps: Vec<Step>,
+    /// Further actions, of a text with braces in it. They are done for their errors only.
+    others: Vec<Vec<Step>>,
 }
 
 /// One step: from each value to those it selects.
@@ -52,12 +54,19 @@ struct Filter {
 impl JsonPath {
     /// Parses an expression that stands without braces.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::parse(text).map(|steps| JsonPath { steps })
+        let mut actions = parse::parse(text)?.into_iter();
+        let steps = actions.next().unwrap_or_default();
+        let others = actions.collect();
+        Ok(JsonPath { steps, others })
     }
 
     /// What the expression selects; an error is only told apart from nothing by callers that care.
     pub fn find<'v>(&self, value: &'v Value) -> Result<Vec<Found<'v>>, EvalError> {
-        eval::find(&self.steps, value)
+        let found = eval::find(&self.steps, value)?;
+        for steps in &self.others {
+            eval::find(steps, value)?;
+        }
+        Ok(found)
     }
 }
 
@@ -125,6 +134,15 @@ mod tests {
         check(".spec.l[?(@.nope)].k", json!([]));
         check(".spec.l[7]", json!("array index out of bounds: index 7, length 3"));
         check(".spec.a[0]", json!("string is not array or slice"));
+        check(".spec.a}{.spec.n", json!(["x"]));
+        check(".spec.a} and {.spec.n} more", json!(["x"]));
+        check(".spec.missing}{.spec.n", json!([]));
+        check(
+            ".spec.a}{.spec.l[7]",
+            json!("array index out of bounds: index 7, length 3"),
+        );
+        check(r#".spec.missing "text""#, json!(["text"]));
+        check(".spec.missing 1", json!([]));
     }
 
     #[test]
@@ -132,6 +150,7 @@ mod tests {
         let error = |path: &str| JsonPath::parse(path).expect_err("no path").to_string();
         assert_eq!(error(".spec["), "unterminated array");
         assert_eq!(error(".spec[x]"), "invalid array index x");
+        assert_eq!(error(".a}{.b["), "unterminated array");
         assert_eq!(error("....a"), "invalid multiple recursive descent");
         assert_eq!(error(".a[?(@.b"), "unterminated filter");
         assert_eq!(error("#"), "unrecognized character in action: U+0023 '#'");

@@ -6,6 +6,8 @@ use super::{Filter, Slice, Step};
 
 /// How deep filters and unions may nest; each level is a recursion.
 const MAX_NESTING: usize = 16;
+/// How many actions one text may have; each may walk the whole document.
+const MAX_ACTIONS: usize = 16;
 
 /// Why a text is no expression, in client-go's words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -16,11 +18,12 @@ fn fail<T>(text: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError(text.into()))
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
-    parse_nested(text, 0)
+/// The actions of a text that is put between braces: `.a}{.b` makes two. What stands outside of them is skipped.
+pub(super) fn parse(text: &str) -> Result<Vec<Vec<Step>>, ParseError> {
+    parse_actions(text, 0)
 }
 
-fn parse_nested(text: &str, depth: usize) -> Result<Vec<Step>, ParseError> {
+fn parse_actions(text: &str, depth: usize) -> Result<Vec<Vec<Step>>, ParseError> {
     if depth > MAX_NESTING {
         return fail("too deeply nested");
     }
@@ -30,8 +33,23 @@ fn parse_nested(text: &str, depth: usize) -> Result<Vec<Step>, ParseError> {
         depth,
         steps: Vec::new(),
     };
-    while parser.step()? {}
-    Ok(parser.steps)
+    let mut actions = Vec::new();
+    loop {
+        while parser.step()? {}
+        if actions.len() == MAX_ACTIONS {
+            return fail("too many actions");
+        }
+        actions.push(std::mem::take(&mut parser.steps));
+        let Some(open) = parser.rest().find('{') else {
+            return Ok(actions);
+        };
+        parser.at += open + 1;
+    }
+}
+
+/// Of an expression inside another the first action counts, and the others must be actions.
+fn parse_nested(text: &str, depth: usize) -> Result<Vec<Step>, ParseError> {
+    Ok(parse_actions(text, depth)?.swap_remove(0))
 }
 
 struct Parser<'t> {
