@@ -222,7 +222,11 @@ pub fn decode(ty: TypeId, data: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 fn decode_checked(ty: TypeId, data: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut decoder = Typed::new(data, Some(Strict::default()));
+    decode_with(ty, data, Strict::default())
+}
+
+fn decode_with(ty: TypeId, data: &[u8], strict: Strict) -> Result<Decoded, DecodeError> {
+    let mut decoder = Typed::new(data, Some(strict));
     let shape = Shape::Struct(ty);
     let mut value = Value::Null;
     decoder.value(
@@ -251,6 +255,30 @@ pub fn decode_value(ty: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     let mut data = Vec::new();
     encode_untyped(value, &mut data);
     decode(ty, &data)
+}
+
+/// As [`decode_value`], but reports unknown fields as upstream does where it fills a type from a tree: the keys of maps are
+/// not in the paths.
+pub(crate) fn decode_tree(ty: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
+    let mut data = Vec::new();
+    encode_untyped(value, &mut data);
+    syntax::check(&data).map_err(DecodeError::Syntax)?;
+    decode_with(ty, &data, Strict::without_keys())
+}
+
+/// Whether a value that stands alone can be decoded as a shape.
+pub(crate) fn check_part(shape: &Shape, value: &Value) -> Result<(), DecodeError> {
+    let mut data = Vec::new();
+    encode_untyped(value, &mut data);
+    let mut decoder = Typed::new(&data, None);
+    let place = Place {
+        shape,
+        names: "",
+        level: 0,
+        pointer: false,
+    };
+    decoder.value(place, &mut Value::Null)?;
+    decoder.saved.map_or(Ok(()), Err)
 }
 
 /// Decodes any JSON: numbers are int64 where they can be, else float64; duplicate keys are reported, the last wins.

@@ -13,6 +13,15 @@ const MAX_REPORTS: usize = 100;
 pub(super) struct Strict {
     path: Vec<Step>,
     reports: Vec<String>,
+    keys: Keys,
+}
+
+/// Whether keys of maps stand in paths. Where they do not, several places may have one path, and each is told.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    #[default]
+    Shown,
+    Hidden,
 }
 
 /// One step of the path; keys are kept as offsets and read again only for a report.
@@ -23,6 +32,13 @@ enum Step {
 }
 
 impl Strict {
+    pub(super) fn without_keys() -> Self {
+        Strict {
+            keys: Keys::Hidden,
+            ..Strict::default()
+        }
+    }
+
     pub(super) fn push_field(&mut self, name: &'static str) {
         self.path.push(Step::Field(name));
     }
@@ -62,6 +78,7 @@ impl Strict {
             match step {
                 Step::Index(index) => write!(path, "[{index}]"),
                 Step::Field(name) => write!(path, "{dot}{name}"),
+                Step::Key(_) if self.keys == Keys::Hidden => Ok(()),
                 Step::Key(offset) => write!(path, "{dot}{}", document.at_offset(*offset).key()),
             }
             .expect("writing to a string cannot fail");
@@ -71,7 +88,7 @@ impl Strict {
         }
         path.push_str(field);
         let report = format!("{what} field {}", quote(&path));
-        if !self.reports.contains(&report) {
+        if self.keys == Keys::Hidden || !self.reports.contains(&report) {
             self.reports.push(report);
         }
     }

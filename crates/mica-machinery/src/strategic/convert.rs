@@ -2,11 +2,13 @@
 //!
 //! After a strategic merge kube-apiserver fills the Go struct from the tree, not from JSON text, and that conversion has
 //! texts and leniencies of its own: integers too large for their type wrap around, and a float that is whole is an integer.
+//! It goes by the fields of the type, not by the text, and stops at the first that it cannot fill.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::codec;
 use crate::facts::{Field, Shape, TypeId, facts};
 
 /// The first thing that does not fit. Numbers are brought into the form that the type holds.
@@ -37,7 +39,9 @@ fn check_shape(shape: &Shape, field: &Field, level: usize, value: &mut Value) ->
             let mut members = members.values_mut();
             members.try_for_each(|member| check_shape(element, field, level + 1, member))
         }
-        Shape::Bytes if value.is_string() => Ok(()),
+        Shape::Bytes if value.is_string() => {
+            codec::check_part(shape, value).map_err(|error| format!("error decoding from json: {error}"))
+        }
         Shape::Bytes if value.is_array() => check_bytes(field, level, value),
         Shape::Bytes => Err(format!("cannot restore slice from {}", go_kind(value))),
         Shape::String if value.is_string() => Ok(()),
@@ -55,7 +59,7 @@ fn check_shape(shape: &Shape, field: &Field, level: usize, value: &mut Value) ->
         Shape::Uint16 => check_integer(value, "uint16", field, level, |n| i64::from(n as u16)),
         Shape::Uint32 => check_integer(value, "uint32", field, level, |n| i64::from(n as u32)),
         Shape::Uint64 => check_integer(value, "uint64", field, level, |n| n),
-        // These decode themselves from JSON.
+        // These decode themselves from JSON, and name no field outside of them.
         Shape::Time
         | Shape::MicroTime
         | Shape::Duration
@@ -66,7 +70,7 @@ fn check_shape(shape: &Shape, field: &Field, level: usize, value: &mut Value) ->
         | Shape::Json
         | Shape::SchemaOrBool(_)
         | Shape::SchemaOrArray(_)
-        | Shape::SchemaOrStringArray(_) => Ok(()),
+        | Shape::SchemaOrStringArray(_) => codec::check_part(shape, value).map_err(|error| error.to_string()),
     }
 }
 

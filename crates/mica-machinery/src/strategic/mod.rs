@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub(crate) use print::plain;
 
-use crate::codec::{DecodeError, Decoded, decode_object, decode_value};
+use crate::codec::{self, Decoded, decode_object};
 use crate::facts::TypeId;
 use crate::field::{Error, Path};
 use crate::patch::Strictness;
@@ -111,18 +111,5 @@ fn refuse(error: merge::MergeError) -> StrategicError {
 /// An untyped document as its type, by the rules and in the words of upstream's converter.
 pub fn decode_converted(ty: TypeId, document: &mut Value) -> Result<Decoded, String> {
     convert::check(ty, document)?;
-    decode_value(ty, document).map_err(|error| conversion_text(&error))
-}
-
-/// What upstream's converter of untyped values says of one that its type refuses: it decodes special types alone, so no field
-/// is named.
-fn conversion_text(error: &DecodeError) -> String {
-    let text = error.to_string();
-    if text.starts_with("illegal base64") {
-        return format!("error decoding from json: {text}");
-    }
-    match (text.split_once(" into Go struct field "), text.rsplit_once(" of type ")) {
-        (Some((found, _)), Some((_, go_type))) => format!("{found} into Go value of type {go_type}"),
-        _ => text,
-    }
+    codec::decode_tree(ty, document).map_err(|error| error.to_string())
 }

@@ -131,6 +131,75 @@ fn a_document_that_no_longer_fits_its_type_is_422_and_shows_the_patch() {
 }
 
 #[test]
+fn the_first_that_does_not_fit_is_the_first_of_the_type() {
+    let refused = |patch: Value| {
+        let text = error(
+            "Pod",
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}),
+            patch,
+        );
+        text.rsplit_once("]\": ").expect("a patch is shown").1.to_owned()
+    };
+    let quantity = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    let limits = json!([{"name": "c", "resources": {"limits": {"cpu": "x"}}}]);
+    // The text names startTime first, the type does the containers.
+    assert_eq!(
+        refused(json!({"status": {"startTime": "x"}, "spec": {"overhead": {"cpu": "x"}, "containers": limits}})),
+        quantity
+    );
+    assert_eq!(
+        refused(json!({"metadata": {"creationTimestamp": "x"}, "spec": {"containers": limits}})),
+        r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#
+    );
+    // Texts that are refused come before what is no text, too.
+    assert_eq!(
+        refused(json!({"metadata": {"creationTimestamp": 5}, "spec": {"priority": "x"}})),
+        "json: cannot unmarshal number into Go value of type string"
+    );
+}
+
+#[test]
+fn what_decodes_itself_names_fields_from_there() {
+    let properties = |schema: Value| json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"a": schema}}}}]}});
+    let merged = |schema: Value| {
+        let document = json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1"});
+        merge(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            document,
+            properties(schema),
+        )
+    };
+    for (schema, expected) in [
+        (
+            json!({"items": {"properties": {"b": {"type": 5}}}}),
+            "json: cannot unmarshal number into Go struct field JSONSchemaProps.properties.type of type string",
+        ),
+        (
+            json!({"items": "x", "additionalProperties": {"properties": {"b": "x"}}}),
+            "json: cannot unmarshal string into Go struct field JSONSchemaProps.properties of type v1.JSONSchemaProps",
+        ),
+        (json!({"type": 5}), "cannot convert int64 to string"),
+    ] {
+        match merged(schema) {
+            Err(StrategicError::Undecodable(error)) => assert!(error.to_string().ends_with(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Keys of maps are not in the paths of what is unknown.
+    assert_eq!(
+        merged(json!({"x": 1, "properties": {"b": {"y": 1}, "c": {"y": 2}}}))
+            .expect("it fits")
+            .strict,
+        [
+            r#"unknown field "spec.versions[0].schema.openAPIV3Schema.properties.properties.y""#,
+            r#"unknown field "spec.versions[0].schema.openAPIV3Schema.properties.properties.y""#,
+            r#"unknown field "spec.versions[0].schema.openAPIV3Schema.properties.x""#,
+        ]
+    );
+}
+
+#[test]
 fn bytes_may_be_a_list_of_numbers() {
     for (list, bytes) in [(json!([]), ""), (json!([1, 258, 3.0, null]), "AQIDAA==")] {
         let merged = merge(
