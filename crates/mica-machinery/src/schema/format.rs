@@ -1,7 +1,7 @@
 //! The formats that a string or number may be asked to have.
 //!
-//! Names that upstream does not know restrict nothing, and a format counts only with the type it is for. What each accepts is
-//! what kube-openapi's `strfmt` accepts, oddities included: `3 days` is a duration, `192.168.001.001` an IPv4 address.
+//! Names that upstream does not know restrict nothing, and a format counts only with the type it is for; but for defaults, which
+//! a format of any name and on any type keeps from the check of their type. What each accepts is what kube-openapi's `strfmt` accepts, oddities included: `3 days` is a duration, `192.168.001.001` an IPv4 address.
 
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
@@ -42,6 +42,8 @@ pub(crate) enum Format {
     Int64,
     Float,
     Double,
+    /// One that nobody knows, of a schema that judges defaults.
+    Unknown,
 }
 
 const MAX_SHORT_NAME: usize = 63;
@@ -124,6 +126,18 @@ impl Format {
         }
     }
 
+    /// The format of this name, on whatever type it stands.
+    pub(crate) fn of_any(name: &str) -> Option<Self> {
+        Some(match name {
+            "" => return None,
+            "int32" => Self::Int32,
+            "int64" => Self::Int64,
+            "float" => Self::Float,
+            "double" => Self::Double,
+            name => Self::of_text(&name.replace('-', "")).unwrap_or(Self::Unknown),
+        })
+    }
+
     fn of_text(name: &str) -> Option<Self> {
         Some(match name {
             "bsonobjectid" => Self::BsonObjectId,
@@ -160,7 +174,7 @@ impl Format {
     pub(crate) fn accepts(self, text: &str) -> bool {
         let matches = |pattern: &Pattern| pattern.matches(text) == Ok(true);
         match self {
-            Self::Password | Self::Int32 | Self::Int64 | Self::Float | Self::Double => true,
+            Self::Password | Self::Int32 | Self::Int64 | Self::Float | Self::Double | Self::Unknown => true,
             Self::BsonObjectId => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
             Self::Uri => address::is_request_uri(text),
             Self::Email => email::is_email(text),

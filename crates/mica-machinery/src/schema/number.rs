@@ -59,9 +59,14 @@ impl Range {
             _ => None,
         };
         let format = node.checks.as_ref().and_then(|checks| checks.format.as_ref());
+        let is_of_type = |format: &Format| match ty {
+            Some(Type::Integer) => matches!(format, Format::Int32 | Format::Int64),
+            Some(_) => matches!(format, Format::Float | Format::Double),
+            None => false,
+        };
         Range {
             ty,
-            format: format.map(|(_, format)| *format).filter(|_| ty.is_some()),
+            format: format.map(|(_, format)| *format).filter(is_of_type),
         }
     }
 

@@ -23,16 +23,17 @@ pub(crate) struct Reader<'s> {
     pub(crate) rules: Vec<(&'s Value, Place)>,
     /// Places that were read, by what their schemas say.
     alike: HashMap<Vec<u8>, Arc<Node>>,
-    either: Either,
+    judged: Judged,
 }
 
-/// What an int-or-string is held to.
+/// What a schema is read for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Either {
+enum Judged {
     #[default]
-    ItsTypes,
-    /// Defaults: upstream forgets the types when it looks at those.
-    Nothing,
+    Values,
+    /// Upstream judges defaults by a schema of its own making: an int-or-string may be anything, and a format counts whatever
+    /// the type is, known or not.
+    Defaults,
 }
 
 /// Whether rules of a schema are run: those under junctors other than the structure's own are not.
@@ -46,7 +47,7 @@ impl<'s> Reader<'s> {
     /// A reader of schemas that defaults are judged by.
     pub(crate) fn for_defaults() -> Self {
         Self {
-            either: Either::Nothing,
+            judged: Judged::Defaults,
             ..Self::default()
         }
     }
@@ -81,7 +82,7 @@ impl<'s> Reader<'s> {
             int_or_string: flag("x-kubernetes-int-or-string"),
         };
         let types = match Type::parse(text("type")) {
-            _ if flags.int_or_string && self.either == Either::Nothing => Types::Any,
+            _ if flags.int_or_string && self.judged == Judged::Defaults => Types::Any,
             _ if flags.int_or_string => Types::IntOrString,
             Some(ty) => Types::One(ty),
             None => Types::Any,
@@ -179,7 +180,10 @@ impl<'s> Reader<'s> {
         if !WORDS.iter().any(|word| schema.get(word).is_some()) {
             return None;
         }
-        let format = Format::parse(text("format"), types);
+        let format = match self.judged {
+            Judged::Values => Format::parse(text("format"), types),
+            Judged::Defaults => Format::of_any(text("format")),
+        };
         let numbers = Numbers {
             maximum: bound("maximum", "exclusiveMaximum"),
             minimum: bound("minimum", "exclusiveMinimum"),

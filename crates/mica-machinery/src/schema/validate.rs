@@ -60,13 +60,7 @@ fn check_value(node: &Node, value: &Value, old: Old<'_>, place: &mut String, out
     let restricted = node.types != Types::Any || format.is_some();
     if value.is_null() {
         if restricted {
-            check_type(
-                node,
-                format.map(|(name, format)| (name.as_str(), *format)),
-                value,
-                place,
-                out,
-            );
+            check_type(node, format.map(|(name, _)| name.as_str()), value, place, out);
         } else {
             out.matches += 1;
         }
@@ -74,13 +68,7 @@ fn check_value(node: &Node, value: &Value, old: Old<'_>, place: &mut String, out
         return;
     }
     if restricted {
-        check_type(
-            node,
-            format.map(|(name, format)| (name.as_str(), *format)),
-            value,
-            place,
-            out,
-        );
+        check_type(node, format.map(|(name, _)| name.as_str()), value, place, out);
         out.matches += 1;
     }
     if let Some(junctors) = checks.and_then(|checks| checks.junctors.as_deref()) {
@@ -125,10 +113,11 @@ fn check_value(node: &Node, value: &Value, old: Old<'_>, place: &mut String, out
 }
 
 fn is_text_format(format: Format) -> bool {
-    !matches!(format, Format::Int32 | Format::Int64 | Format::Float | Format::Double)
+    use Format::{Double, Float, Int32, Int64, Unknown};
+    !matches!(format, Int32 | Int64 | Float | Double | Unknown)
 }
 
-fn check_type(node: &Node, format: Option<(&str, Format)>, value: &Value, place: &str, out: &mut Outcome) {
+fn check_type(node: &Node, format: Option<&str>, value: &Value, place: &str, out: &mut Outcome) {
     let types = node.types;
     let mut wrong = |wanted: &str, found: &str| {
         let text = format!("{place} in body must be of type {wanted}: {}", quote(found));
@@ -153,13 +142,13 @@ fn check_type(node: &Node, format: Option<(&str, Format)>, value: &Value, place:
         || (is_whole && types.contains(Type::Integer))
         || (ty == Type::Integer && types.contains(Type::Number));
     let textual = matches!(ty, Type::String | Type::Array);
-    if let Some((name, format)) = format {
+    if let Some(name) = format {
         let found = match ty {
             Type::Integer => "int64",
             Type::Number => "float64",
             _ => "",
         };
-        let is_format = found == "int64" && format == Format::Int64;
+        let is_format = !found.is_empty() && found == name;
         if !(textual || fits || is_format) {
             wrong(name, found);
             return;

@@ -168,6 +168,39 @@ fn defaults_must_be_acceptable_values() {
     for default in [json!(1.5), json!(true), json!("x")] {
         check_f(json!({"x-kubernetes-int-or-string": true, "default": default}), "");
     }
+    // With any format a default need not be of its type, if it is a text or a list.
+    for (schema, expected) in [
+        (json!({"type": "boolean", "format": "date", "default": true}), ""),
+        (
+            json!({"type": "boolean", "format": "date", "default": "2020-01-01"}),
+            "",
+        ),
+        (json!({"type": "boolean", "format": "strange", "default": "x"}), ""),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "format": "strange", "default": "x"}),
+            "",
+        ),
+        (json!({"type": "string", "format": "strange", "default": []}), ""),
+        (
+            json!({"type": "boolean", "format": "date", "default": "x"}),
+            r#"f.default: Invalid value: "x":  in body must be of type date: "x""#,
+        ),
+        (
+            json!({"type": "boolean", "format": "date", "default": 5}),
+            r#"f.default: Invalid value: "int64":  in body must be of type date: "int64""#,
+        ),
+        (
+            json!({"type": "string", "format": "strange", "default": {}}),
+            r#"f.default: Invalid value: "":  in body must be of type strange: """#,
+        ),
+        (
+            json!({"type": "integer", "format": "date", "default": "2020-01-01"}),
+            r#"f.default: Invalid value: "string":  in body must be of type integer: "string""#,
+        ),
+        (json!({"type": "number", "format": "int32", "default": 1e12}), ""),
+    ] {
+        check_f(schema, expected);
+    }
     check_f(
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"a": "x", "zz": 1}}),
         r#"f.default: Invalid value: {"a":"x","zz":1}: must not have unknown fields"#,
