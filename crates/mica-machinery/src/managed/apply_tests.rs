@@ -335,6 +335,7 @@ fn widget() -> Compiled {
             "items": {"type": "object", "properties": {
                 "name": text, "protocol": {"type": "string", "default": "TCP"}, "v": text}}},
         "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
+        "bytes": {"type": "string", "format": "byte"}, "odd": {"type": "string", "format": "float"},
         "amap": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": text},
         "free": {"x-kubernetes-preserve-unknown-fields": true}}}}});
     Compiled::new(&schema, &NoRules)
@@ -363,11 +364,15 @@ fn custom_resources_merge_by_their_own_schema() {
             - .spec.free.l
             - .spec.items[name="a",protocol="TCP"].v"#]])
         .refused("m3", json!({"spec": {"items": ["x"]}}), expect!["500 failed to create typed patch object (/; g.io/v1, Kind=Widget): .spec.items: element 0: associative list with keys may not have non-map elements"])
+        .refused("m3", json!({"spec": {"bytes": 1}}), expect!["500 failed to create typed patch object (/; g.io/v1, Kind=Widget): .spec.bytes: expected string, got &value.valueUnstructured{Value:1}"])
+        // A text of any other format, known or not, may be any scalar here; validation comes later.
+        .refused("m3", json!({"spec": {"odd": {"a": 1}}}), expect!["500 failed to create typed patch object (/; g.io/v1, Kind=Widget): .spec.odd: expected any scalar, got &{map[a:1]}"])
+        .refused("m3", json!({"spec": {"odd": 1, "amap": {}}}), expect![[r#"409 Apply failed with 1 conflict: conflict with "m1": .spec.amap"#]])
         .apply("m2", json!({"spec": {"tags": ["y"]}}))
         .check(expect![[r#"
             {"spec":{"amap":{"k":"1"},"free":{"l":[1],"m":{"n":1}},"items":[{"name":"a","v":"1"}],"tags":["x","y"]}}
             m1 Apply 21 {"f:spec":{"f:amap":{},"f:free":{"f:l":{},"f:m":{".":{},"f:n":{}}},"f:items":{"k:{\"name\":\"a\",\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:v":{}}},"f:tags":{"v:\"x\"":{}}}}
-            m2 Apply 25 {"f:spec":{"f:tags":{"v:\"y\"":{}}}}"#]]);
+            m2 Apply 28 {"f:spec":{"f:tags":{"v:\"y\"":{}}}}"#]]);
 }
 
 #[test]

@@ -76,11 +76,8 @@ impl<'s> Structural<'s> {
             },
             Types::One(NodeType::Integer | NodeType::Number) => scalar(Scalar::Numeric),
             Types::One(NodeType::Boolean) => scalar(Scalar::Boolean),
-            Types::One(NodeType::String) => {
-                let format = self.node.checks.as_ref().and_then(|checks| checks.format.as_ref());
-                let plain = format.is_none_or(|(name, _)| name == "byte");
-                scalar(if plain { Scalar::String } else { Scalar::Untyped })
-            }
+            Types::One(NodeType::String) if self.node.flags.formatted => scalar(Scalar::Untyped),
+            Types::One(NodeType::String) => scalar(Scalar::String),
         }
     }
 

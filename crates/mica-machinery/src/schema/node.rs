@@ -62,6 +62,8 @@ pub(crate) struct Flags {
     pub(crate) embedded: bool,
     pub(crate) atomic_map: bool,
     pub(crate) int_or_string: bool,
+    /// It has a format, known or not, which is not that of bytes: to apply its texts may be any scalar.
+    pub(crate) formatted: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

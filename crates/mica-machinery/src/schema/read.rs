@@ -80,6 +80,7 @@ impl<'s> Reader<'s> {
             embedded: flag("x-kubernetes-embedded-resource"),
             atomic_map: text("x-kubernetes-map-type") == "atomic",
             int_or_string: flag("x-kubernetes-int-or-string"),
+            formatted: !matches!(text("format"), "" | "byte"),
         };
         let types = match Type::parse(text("type")) {
             _ if flags.int_or_string && self.judged == Judged::Defaults => Types::Any,
