@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::form::read_back;
-use super::{Entry, Registry, check_state, stored_value};
+use super::{Entry, ListPage, Registry, check_state, stored_value};
 use crate::admission::{Doing, Gate, Subject};
 use crate::authz::{Grant, Target};
 use crate::error::ApiError;
@@ -174,38 +174,42 @@ impl Registry {
         Ok(warnings)
     }
 
-    /// Deletes every object that a list would show, and returns them as they were.
+    /// Deletes every object that a list would show, and returns them as they were. Of a list with a limit it is one page, and
+    /// what is returned says where the next begins.
     pub async fn delete_collection(
         &self,
         grant: &Grant,
         list: &ListOptions,
         options: &DeleteOptions,
         warnings: &Warnings,
-    ) -> Result<(Vec<Stored>, Revision), ApiError> {
+    ) -> Result<(ListPage, Revision), ApiError> {
         check_state(grant)?;
         let listing = self.list(grant, list).await?;
         let revision = listing.revision;
-        let limit = if list.limit == 0 {
-            usize::MAX
+        let mut page = ListPage::default();
+        let found = if list.limit > 0 {
+            page = listing.page().await?;
+            stream::iter(std::mem::take(&mut page.items)).map(Ok).left_stream()
         } else {
-            usize::try_from(list.limit).unwrap_or(usize::MAX)
+            let read = stream::try_unfold(listing, |mut listing| async move {
+                Ok::<_, ApiError>(listing.next().await?.map(|found| (found, listing)))
+            });
+            read.right_stream()
         };
-        let found = stream::try_unfold(listing, |mut listing| async move {
-            Ok::<_, ApiError>(listing.next().await?.map(|found| (found, listing)))
-        });
-        let deleted = found.take(limit).map_ok(|(key, stored)| async move {
+        let deleted = found.map_ok(|(key, stored)| async move {
             match self
                 .delete_warned(&grant.for_object(key.namespace(), key.name()), options, warnings)
                 .await
             {
-                Ok(_) => Ok(Some(stored)),
+                Ok(_) => Ok(Some((key, stored))),
                 // Somebody else was first: it is gone, which is all that was asked.
                 Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
                 Err(error) => Err(error),
             }
         });
-        let items: Vec<Option<Stored>> = deleted.try_buffered(WORKERS).try_collect().await?;
-        Ok((items.into_iter().flatten().collect(), revision))
+        let items: Vec<Option<_>> = deleted.try_buffered(WORKERS).try_collect().await?;
+        page.items = items.into_iter().flatten().collect();
+        Ok((page, revision))
     }
 }
 

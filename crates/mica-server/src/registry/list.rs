@@ -44,6 +44,7 @@ enum Tokens {
 }
 
 /// One page of a list with a limit.
+#[derive(Default)]
 pub struct ListPage {
     pub items: Vec<(Key, Stored)>,
     /// Empty on the last page.

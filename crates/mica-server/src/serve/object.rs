@@ -23,6 +23,7 @@ use crate::options::{self, FieldValidation, ListOptions, ListUse, WriteOptions, 
 use crate::plane::usage::{shows_usage, with_usage};
 use crate::registry::{ApplyRequest, Deleted, Managers, PatchRequest, Patched, WriteRequest, Written};
 use crate::scheme::{Form, Served};
+use crate::stored::Stored;
 
 pub async fn get(call: &Call<'_>, grant: &Grant) -> Result<Response<Body>, ApiError> {
     let served = &grant.target.served;
@@ -317,12 +318,14 @@ pub async fn delete_collection(call: &mut Call<'_>, grant: &Grant) -> Result<Res
     let media = media(call, Route::Object, served)?;
     let registry = &call.server.registry;
     let deleted = registry.delete_collection(grant, &list, &options, &call.warnings).await;
-    let (items, revision) = deleted?;
+    let (page, revision) = deleted?;
     check_form(call, Route::Collection, served, media)?;
     let meta = ListMeta {
         revision,
-        ..ListMeta::default()
+        continue_token: page.continue_token,
+        remaining: page.remaining,
     };
+    let items: Vec<Stored> = page.items.into_iter().map(|(_, stored)| stored).collect();
     let bytes = Encoder::new(served, media).list(&meta, &items)?;
     Ok(respond(
         StatusCode::OK,

@@ -58,6 +58,24 @@ async fn pages_show_one_state_however_much_is_written_meanwhile() {
 }
 
 #[tokio::test]
+async fn a_collection_is_deleted_in_pages_too() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    fill(&api, 4).await;
+    let first = api.delete(&format!("{MAPS}?limit=2")).await.expect(200);
+    assert_eq!(names(&first), ["kube-root-ca.crt", "m0000"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 3);
+    let token = text(&first, "/metadata/continue");
+    let rest = api
+        .delete(&format!("{MAPS}?limit=9&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&rest), ["m0001", "m0002", "m0003"]);
+    assert_eq!(text(&rest, "/metadata/continue"), "");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_remains_is_counted_over_the_base_layer_and_marks_on_it() {
     let world = World::start().await;
     let api = world.plane("p").await;
