@@ -34,6 +34,8 @@ pub struct CustomKind {
     /// How objects get from one version to another: the definition's `spec.conversion`.
     pub conversion: Value,
     pub schema: Arc<Compiled>,
+    /// The schemas of all versions of the definition, by their names.
+    schemas: Arc<[(String, Arc<Compiled>)]>,
     /// What tells this version's schema from others.
     pub schema_hash: [u8; 32],
     pub status: StatusSubresource,
@@ -91,11 +93,22 @@ impl Standing {
 impl CustomKind {
     /// Every version of a definition. `compile` makes, or finds, what a schema compiles to.
     pub fn all(definition: &Value, compile: &mut dyn FnMut(&Value, [u8; 32]) -> Arc<Compiled>) -> Vec<Self> {
-        let versions = object::list(definition, &["spec", "versions"]);
-        versions
-            .iter()
+        let versions = object::list(definition, &["spec", "versions"]).iter();
+        let mut kinds: Vec<Self> = versions
             .map(|version| Self::new(definition, version, compile))
-            .collect()
+            .collect();
+        let schemas = kinds.iter().map(|kind| (kind.version.clone(), kind.schema.clone()));
+        let schemas: Arc<[_]> = schemas.collect();
+        for kind in &mut kinds {
+            kind.schemas = schemas.clone();
+        }
+        kinds
+    }
+
+    /// The schema of another version of the definition, or of this one.
+    pub fn schema_of(&self, version: &str) -> Option<&Compiled> {
+        let found = self.schemas.iter().find(|(name, _)| name == version);
+        found.map(|(_, schema)| &**schema)
     }
 
     fn new(definition: &Value, version: &Value, compile: &mut dyn FnMut(&Value, [u8; 32]) -> Arc<Compiled>) -> Self {
@@ -133,6 +146,7 @@ impl CustomKind {
                 .cloned()
                 .unwrap_or_default(),
             schema: compile(schema, schema_hash),
+            schemas: Arc::default(),
             schema_hash,
             status: if subresource("status") {
                 StatusSubresource::Apart

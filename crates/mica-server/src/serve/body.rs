@@ -146,8 +146,8 @@ fn read_custom(
     let of_group = split_version(&api_version).is_some_and(|(group, _)| group == wanted.group);
     let unknown = if stated_kind != wanted.kind || !of_group {
         Vec::new()
-    } else if api_version == expected {
-        let prepared = kind.schema.prepare(&mut value, Malformed::Refuse);
+    } else if let Some(schema) = kind.schema_of(&version) {
+        let prepared = schema.prepare(&mut value, Malformed::Refuse);
         prepared.map_err(|error| cannot(&unreadable(error)))?
     } else {
         // A version without a schema knows no fields but those that all objects have.

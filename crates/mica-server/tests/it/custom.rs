@@ -350,6 +350,33 @@ async fn what_an_object_says_that_it_is_is_refused_in_upstreams_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_another_version_is_read_by_that_version() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut both = widgets();
+    let mut other = both["spec"]["versions"][0].clone();
+    other["name"] = "v2".into();
+    other["served"] = false.into();
+    other["storage"] = false.into();
+    other["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({"wide": {"type": "integer"}});
+    both["spec"]["versions"].as_array_mut().expect("a list").push(other);
+    api.post(DEFINITIONS, &both).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    for (version, warning) in [
+        ("x.io/v2", r#"299 - "unknown field \"spec.size\"""#),
+        ("x.io/v3", r#"299 - "unknown field \"spec\"""#),
+    ] {
+        let mut body = widget("a");
+        body["apiVersion"] = version.into();
+        body["spec"] = json!({"size": 1, "wide": 2});
+        let answer = api.post(WIDGETS, &body).await;
+        assert_eq!(answer.header("warning"), warning);
+        assert!(text(&answer.expect(400), "/message").ends_with("does not match the expected API version (x.io/v1)"));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_applying_makes_is_as_if_it_were_posted() {
     let world = World::start().await;
     let api = world.plane("p").await;
