@@ -17,6 +17,16 @@ pub fn shown(value: &Value, openapi: &str) -> String {
     }
 }
 
+/// The `items` of a schema that are a list of schemas, or nothing.
+pub fn shown_schemas(items: &Value) -> String {
+    let parts = items.as_array().map(|items| {
+        let parts: Vec<String> = items.iter().map(|item| shown(item, SCHEMA)).collect();
+        format!("[{}]", parts.join(","))
+    });
+    let parts = parts.as_deref().unwrap_or("null");
+    format!("{{\"Schema\":null,\"JSONSchemas\":{parts}}}")
+}
+
 /// A value as Go prints it: with its floats, and its escapes.
 fn plain(value: &Value) -> String {
     let mut json = Vec::new();
@@ -138,6 +148,7 @@ fn shown_shape(value: &Value, shape: &Shape) -> String {
         (Shape::SchemaOrArray(id), Value::Object(_)) => {
             format!("{{\"Schema\":{},\"JSONSchemas\":null}}", shown_struct(value, *id))
         }
+        (Shape::SchemaOrArray(_), Value::Array(_)) => shown_schemas(value),
         (Shape::SchemaOrStringArray(id), Value::Object(_)) => {
             format!("{{\"Schema\":{},\"Property\":null}}", shown_struct(value, *id))
         }

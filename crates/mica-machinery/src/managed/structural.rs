@@ -76,6 +76,7 @@ impl<'s> Structural<'s> {
             },
             Types::One(NodeType::Integer | NodeType::Number) => scalar(Scalar::Numeric),
             Types::One(NodeType::Boolean) => scalar(Scalar::Boolean),
+            Types::Unknown => scalar(Scalar::Untyped),
             Types::One(NodeType::String) if self.node.flags.formatted => scalar(Scalar::Untyped),
             Types::One(NodeType::String) => scalar(Scalar::String),
         }

@@ -122,7 +122,7 @@ impl Format {
                 _ => None,
             },
             Types::One(Type::String) | Types::Any | Types::IntOrString => Self::of_text(&name.replace('-', "")),
-            Types::One(_) => None,
+            Types::One(_) | Types::Unknown => None,
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) enum Types {
     Any,
     One(Type),
     IntOrString,
+    /// A type that does not exist, of a schema that judges defaults: nothing is of it. [`Checks::unknown_type`] is its name.
+    Unknown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +131,7 @@ impl FromIterator<(CompactString, Arc<Node>)> for Properties {
 /// What restricts the values of a place. What few places have is boxed: there are thousands of these.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
+    pub(crate) unknown_type: Option<Box<str>>,
     pub(crate) format: Option<(CompactString, Format)>,
     pub(crate) numbers: Option<Box<Numbers>>,
     pub(crate) max_length: Option<i64>,
@@ -212,7 +215,7 @@ impl Type {
 impl Types {
     pub(crate) fn contains(self, ty: Type) -> bool {
         match self {
-            Self::Any => false,
+            Self::Any | Self::Unknown => false,
             Self::One(one) => one == ty,
             Self::IntOrString => matches!(ty, Type::Integer | Type::String),
         }
@@ -221,7 +224,7 @@ impl Types {
     /// As errors print them.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Any => "",
+            Self::Any | Self::Unknown => "",
             Self::One(one) => one.name(),
             Self::IntOrString => "integer,string",
         }
@@ -229,6 +232,12 @@ impl Types {
 }
 
 impl Node {
+    /// The name of its type, as errors print it.
+    pub(crate) fn type_name(&self) -> &str {
+        let unknown = self.checks.as_ref().and_then(|checks| checks.unknown_type.as_deref());
+        unknown.unwrap_or_else(|| self.types.name())
+    }
+
     /// The schema of a member: its property's, else that of other members.
     pub(crate) fn member(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or(match &self.additional {

@@ -31,8 +31,8 @@ pub(crate) struct Reader<'s> {
 enum Judged {
     #[default]
     Values,
-    /// Upstream judges defaults by a schema of its own making: an int-or-string may be anything, and a format counts whatever
-    /// the type is, known or not.
+    /// Upstream judges defaults by a schema of its own making: an int-or-string may be anything, a format counts whatever
+    /// the type is, known or not, and nothing is of a type that does not exist.
     Defaults,
 }
 
@@ -86,6 +86,7 @@ impl<'s> Reader<'s> {
             _ if flags.int_or_string && self.judged == Judged::Defaults => Types::Any,
             _ if flags.int_or_string => Types::IntOrString,
             Some(ty) => Types::One(ty),
+            None if self.judged == Judged::Defaults && !text("type").is_empty() => Types::Unknown,
             None => Types::Any,
         };
         let place = if flags.embedded { Place::ResourceRoot } else { place };
@@ -178,7 +179,7 @@ impl<'s> Reader<'s> {
             "oneOf",
             "not",
         ];
-        if !WORDS.iter().any(|word| schema.get(word).is_some()) {
+        if types != Types::Unknown && !WORDS.iter().any(|word| schema.get(word).is_some()) {
             return None;
         }
         let format = match self.judged {
@@ -200,6 +201,7 @@ impl<'s> Reader<'s> {
         let pattern = Some(text("pattern")).filter(|text| !text.is_empty());
         let enumeration = schema.get("enum").and_then(Value::as_array);
         Some(Checks {
+            unknown_type: (types == Types::Unknown).then(|| text("type").into()),
             format: format.map(|format| (text("format").into(), format)),
             numbers: (numbers != Numbers::default()).then(|| Box::new(numbers)),
             max_length: count("maxLength"),

@@ -122,7 +122,7 @@ impl RuleCompiler for NoRules {
 pub(crate) struct RuleSet {
     rules: Vec<Rule>,
     /// Why they cannot be run at all.
-    broken: Option<String>,
+    broken: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -140,10 +140,11 @@ impl RuleSet {
     pub(crate) fn compile(compiler: &dyn RuleCompiler, site: RuleSite<'_>) -> Self {
         let compiled = match compiler.compile(site) {
             Ok(compiled) => compiled,
-            Err(text) => {
+            Err(_) => {
                 return RuleSet {
                     rules: Vec::new(),
-                    broken: Some(text),
+                    // Where values are checked, upstream has a text of its own for a schema without a type in CEL.
+                    broken: Some("failed to convert to declType for CEL validation rules"),
                 };
             }
         };
@@ -341,10 +342,10 @@ impl Runner<'_> {
     ) {
         let type_name = match node.types {
             Types::IntOrString => "",
-            types => types.name(),
+            _ => node.type_name(),
         };
         let invalid = |detail: String| Error::invalid(path, type_name, detail);
-        if let Some(text) = &set.broken {
+        if let Some(text) = set.broken {
             let detail = format!("rule compiler initialization error: {text}");
             self.ran.errors.push(invalid(detail));
             return;

@@ -131,7 +131,7 @@ fn check_type(node: &Node, format: Option<&str>, value: &Value, place: &str, out
     };
     let Some(ty) = Type::of(value) else {
         if types != Types::Any && !node.flags.nullable {
-            wrong(types.name(), "null");
+            wrong(node.type_name(), "null");
         } else {
             out.matches += 1;
         }
@@ -161,7 +161,7 @@ fn check_type(node: &Node, format: Option<&str>, value: &Value, place: &str, out
     if fits {
         out.matches += 1;
     } else {
-        wrong(types.name(), ty.name());
+        wrong(node.type_name(), ty.name());
     }
 }
 

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Demands;
 use super::rule::{Cost, check_rules};
 use crate::field::{Error, ErrorList, Path};
-use crate::kind::check::present;
+use crate::kind::check::{invalid_as, present};
+use crate::kind::internal;
 use crate::schema::rule::RuleCompiler;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -341,17 +342,18 @@ fn check_map_list(schema: &Value, path: &Path, errors: &mut ErrorList) {
     }
     let items_path = path.child("items");
     let items = match schema.get("items") {
-        None | Some(Value::Null) => {
+        None => {
             let detail = "must have a schema if x-kubernetes-list-type is map";
             errors.push(Error::required(&items_path, detail));
             return;
         }
-        Some(items @ Value::Array(_)) => {
+        Some(items @ Value::Object(_)) => items,
+        // Several, or what is no schema at all: that is kept as null.
+        Some(items) => {
             let detail = "must only have a single schema if x-kubernetes-list-type is map";
-            errors.push(Error::invalid(&items_path, items.clone(), detail));
+            errors.push(invalid_as(&items_path, &internal::shown_schemas(items), detail));
             return;
         }
-        Some(items) => items,
     };
     let ty = text(items, "type");
     if ty != "object" {

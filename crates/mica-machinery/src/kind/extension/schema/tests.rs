@@ -131,6 +131,11 @@ fn lists_and_maps_say_how_they_merge() {
         keyed(json!(["k"]), json!({"type": "string"})),
         r#"f.items.type: Invalid value: "string": must be object if parent array's x-kubernetes-list-type is map"#,
     );
+    // Items that are no schema are kept as null.
+    check_f(
+        keyed(json!(["k"]), json!(null)),
+        r#"[f.items: Required value: must be specified, f.items: Invalid value: {"Schema":null,"JSONSchemas":null}: must only have a single schema if x-kubernetes-list-type is map]"#,
+    );
     check_f(
         json!({"type": "array", "items": items, "x-kubernetes-list-type": "set"}),
         "f.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set",
@@ -198,6 +203,10 @@ fn defaults_must_be_acceptable_values() {
             r#"f.default: Invalid value: "string":  in body must be of type integer: "string""#,
         ),
         (json!({"type": "number", "format": "int32", "default": 1e12}), ""),
+        (
+            json!({"type": "int", "default": 3}),
+            r#"[f.default: Invalid value: "integer":  in body must be of type int: "integer", f.type: Unsupported value: "int": supported values: "array", "boolean", "integer", "number", "object", "string"]"#,
+        ),
     ] {
         check_f(schema, expected);
     }
@@ -208,6 +217,11 @@ fn defaults_must_be_acceptable_values() {
     check_f(
         json!({"type": "string", "default": "no", "x-kubernetes-validations": [{"rule": "self == 'yes'"}]}),
         r#"f.default: Invalid value: "no": failed rule: self == 'yes'"#,
+    );
+    check_f(
+        json!({"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": true}, "default": [],
+            "x-kubernetes-validations": [{"rule": "self.size() < 3"}]}),
+        r#"f.default: Invalid value: "array": rule compiler initialization error: failed to convert to declType for CEL validation rules"#,
     );
     check(
         json!({"type": "object", "properties": {"metadata": {"type": "object",
