@@ -33,9 +33,9 @@ const GROUP_PRIORITIES: &[(&str, u32)] = &[
     ("coordination.k8s.io", 16_500),
     ("node.k8s.io", 16_300),
     ("discovery.k8s.io", 16_200),
+    ("resource.k8s.io", 16_200),
     ("flowcontrol.apiserver.k8s.io", 16_100),
     ("internal.apiserver.k8s.io", 16_000),
-    ("resource.k8s.io", 15_900),
     ("storagemigration.k8s.io", 15_800),
     // Ours come after upstream's.
     ("mica.dev", 1_000),
@@ -43,6 +43,23 @@ const GROUP_PRIORITIES: &[(&str, u32)] = &[
 
 /// Where upstream puts the groups of custom resources.
 const CUSTOM_PRIORITY: u32 = 1_000;
+
+/// Kinds that upstream stores in a version before the one served, so that the server before it could read them, and what has no version
+/// because nothing is stored. Ours are stored in no version's own form: only what clients are told of it is held to.
+const STORED_IN: &[(&str, &str, Option<&str>)] = &[
+    ("", "componentstatuses", None),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingadmissionpolicies",
+        Some("v1beta1"),
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings",
+        Some("v1beta1"),
+    ),
+    ("apiextensions.k8s.io", "customresourcedefinitions", Some("v1beta1")),
+];
 
 /// All documents of one set of resources.
 #[derive(Debug)]
@@ -171,8 +188,11 @@ fn version_document(all: &[&Served], group: &str, version: &str) -> Value {
             let mut entry = json!({"name": format!("{}/{}", served.plural(), subresource.name), "singularName": "",
                 "namespaced": served.namespaced(), "kind": served.kind(), "verbs": subresource.verbs});
             if let Some((group, version, kind)) = subresource.kind {
-                entry["group"] = group.into();
-                entry["version"] = version.into();
+                // Upstream names a version only where it is another than that of the list.
+                if (group, version) != (served.group(), served.version()) {
+                    entry["group"] = group.into();
+                    entry["version"] = version.into();
+                }
                 entry["kind"] = kind.into();
             }
             resources.push(entry);
@@ -190,8 +210,10 @@ fn resource_entry(served: &Served) -> Value {
     let mut entry = json!({"name": served.plural(), "singularName": served.singular(),
         "namespaced": served.namespaced(), "kind": served.kind(), "verbs": served.verbs()});
     name_lists(served, &mut entry);
-    if served.verbs().contains(&"list") {
-        entry["storageVersionHash"] = storage_version_hash(served).into();
+    if served.verbs().contains(&"list")
+        && let Some(hash) = storage_version_hash(served)
+    {
+        entry["storageVersionHash"] = hash.into();
     }
     entry
 }
@@ -208,13 +230,20 @@ fn name_lists(served: &Served, entry: &mut Value) {
 }
 
 /// What clients compare to learn that objects are stored in another version.
-fn storage_version_hash(served: &Served) -> String {
+fn storage_version_hash(served: &Served) -> Option<String> {
+    let named = |(group, plural, _): &&(&str, &str, _)| (*group, *plural) == (served.group(), served.plural());
     let (group, version, kind) = match (served.face(), served.custom_kind()) {
         (Some(stored), _) => (stored.group, stored.version, stored.kind),
         (None, Some(custom)) => (served.group(), custom.storage_version.as_str(), served.kind()),
-        (None, None) => (served.group(), served.version(), served.kind()),
+        (None, None) => {
+            let version = match STORED_IN.iter().find(named) {
+                Some((_, _, version)) => (*version)?,
+                None => served.version(),
+            };
+            (served.group(), version, served.kind())
+        }
     };
-    STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{kind}"))[..8])
+    Some(STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{kind}"))[..8]))
 }
 
 fn in_version<'a>(all: &[&'a Served], group: &str, version: &str) -> Vec<&'a Served> {
@@ -260,6 +289,9 @@ fn aggregated_resource(served: &Served) -> Value {
         .iter()
         .map(|subresource| {
             let kind = match subresource.kind {
+                Some((group, version, kind)) if (group, version) == (served.group(), served.version()) => {
+                    json!({"group": "", "version": "", "kind": kind})
+                }
                 Some((group, version, kind)) => json!({"group": group, "version": version, "kind": kind}),
                 None => own_kind.clone(),
             };

@@ -256,6 +256,8 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
+    /// What a method means that no resource has: authorization decides about it all the same, by no name.
+    Unknown,
 }
 
 impl Verb {
@@ -269,13 +271,14 @@ impl Verb {
             Self::Patch => "patch",
             Self::Delete => "delete",
             Self::DeleteCollection => "deletecollection",
+            Self::Unknown => "",
         }
     }
 
-    /// The verb of a method on a path. `None` for methods that no resource has.
-    pub fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
+    /// The verb of a method on a path.
+    pub fn of(method: &Method, path: &ResourcePath, query: &Query) -> Self {
         let named = path.name.is_some();
-        Some(match *method {
+        match *method {
             Method::GET | Method::HEAD if path.legacy_watch => Self::Watch,
             Method::GET | Method::HEAD if named => Self::Get,
             Method::GET | Method::HEAD if query.flag("watch") => Self::Watch,
@@ -285,8 +288,8 @@ impl Verb {
             Method::PATCH => Self::Patch,
             Method::DELETE if named => Self::Delete,
             Method::DELETE => Self::DeleteCollection,
-            _ => return None,
-        })
+            _ => Self::Unknown,
+        }
     }
 }
 

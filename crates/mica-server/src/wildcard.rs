@@ -37,7 +37,7 @@ pub const RESERVED_ANNOTATIONS: [&str; 5] = [
 ];
 
 pub(crate) async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response<Body>, ApiError> {
-    let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+    let verb = Verb::of(&call.parts.method, path, &call.query);
     // Guarded in root: who may read every plane is the platform's to say.
     let authorizer = &call.server.authorizer;
     let permit = authorizer

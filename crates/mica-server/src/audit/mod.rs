@@ -330,8 +330,7 @@ impl Asking<'_> {
 
     fn verb(&self) -> CompactString {
         match self.what {
-            What::Resource(path, query) => Verb::of(&self.parts.method, path, query)
-                .map_or_else(CompactString::default, |verb| verb.as_str().into()),
+            What::Resource(path, query) => Verb::of(&self.parts.method, path, query).as_str().into(),
             What::Path { .. } => CompactString::from(self.parts.method.as_str()).to_ascii_lowercase(),
         }
     }

@@ -179,7 +179,7 @@ impl From<Refusal> for ApiError {
 }
 
 /// Upstream's list of what its serializers read and write.
-fn media_types() -> String {
+pub fn media_types() -> String {
     Format::ALL.map(Format::media_type).join(", ")
 }
 

@@ -1,6 +1,7 @@
 //! Requests that are about no resource: discovery, OpenAPI, version, health, metrics.
 
-use http::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{Method, Response, StatusCode};
 use mica_machinery::facts::facts;
 use serde_json::Value;
@@ -121,7 +122,7 @@ fn versions(
             if call.header(&IF_NONE_MATCH) == aggregated.etag {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
-                response.headers_mut().insert(ETAG, tag(&aggregated.etag));
+                tag(response.headers_mut(), &aggregated.etag);
                 return Ok(response);
             }
             let ty = facts().kind("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList");
@@ -139,15 +140,18 @@ fn versions(
                 http::header::CONTENT_TYPE,
                 HeaderValue::from_str(&content_type).expect("a media type is ASCII"),
             );
-            headers.insert(ETAG, tag(&aggregated.etag));
-            headers.insert(http::header::VARY, HeaderValue::from_static("Accept"));
+            tag(headers, &aggregated.etag);
             Ok(response)
         }
     }
 }
 
-fn tag(etag: &str) -> HeaderValue {
-    HeaderValue::from_str(etag).expect("an entity tag is quoted hex")
+/// What caches are told of an aggregated document: whoever keeps one asks each time whether it still holds.
+fn tag(headers: &mut HeaderMap, etag: &str) {
+    let etag = HeaderValue::from_str(etag).expect("an entity tag is quoted hex");
+    headers.insert(ETAG, etag);
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
 }
 
 fn plain(call: &Call<'_>, document: &Value, (kind, route): (&str, Route)) -> Result<Response<Body>, ApiError> {
@@ -204,10 +208,9 @@ async fn issuer(call: &Call<'_>, segments: &[&str]) -> Result<Response<Body>, Ap
         _ => (accounts.configuration(&plane), "application/json"),
     };
     let mut response = respond(StatusCode::OK, media, Body::full(document.to_string()));
-    response.headers_mut().insert(
-        http::header::CACHE_CONTROL,
-        HeaderValue::from_static("public, max-age=3600"),
-    );
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     Ok(response)
 }
 

@@ -73,9 +73,10 @@ impl Server {
             Ok(Path::Resource(path)) => {
                 // They last, and only root's administrators ask for them.
                 let fills = path.group == GROUP && path.resource == PLURAL && path.subresource.is_some();
-                let Some(verb) = Verb::of(&visitor.parts.method, path, visitor.query).filter(|_| !fills) else {
+                if fills {
                     return Ok(Entered::default());
-                };
+                }
+                let verb = Verb::of(&visitor.parts.method, path, visitor.query);
                 let whole = path.subresource.as_deref().unwrap_or_default();
                 let subresource = whole.split_once('/').map_or(whole, |(first, _)| first);
                 // As upstream sees it, a namespace is in itself.

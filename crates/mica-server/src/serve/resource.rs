@@ -30,7 +30,7 @@ pub async fn answer(call: &mut Call<'_>, path: &ResourcePath) -> Result<Response
     if call.located.address == Address::AllPlanes {
         return Box::pin(crate::wildcard::answer(call, path)).await;
     }
-    let verb = Verb::of(&call.parts.method, path, &call.query).ok_or_else(ApiError::method_not_allowed)?;
+    let verb = Verb::of(&call.parts.method, path, &call.query);
     let attempt = Attempt::Resource(verb, path, &call.query);
     let plane = call
         .server
@@ -120,6 +120,7 @@ async fn perform(call: &mut Call<'_>, grant: &Grant, verb: Verb) -> Result<Respo
         Verb::Patch => Box::pin(object::patch(call, grant)).await,
         Verb::Delete => Box::pin(object::delete(call, grant)).await,
         Verb::DeleteCollection => Box::pin(object::delete_collection(call, grant)).await,
+        Verb::Unknown => Err(ApiError::method_not_allowed()),
     };
     told_of_deprecation(&grant.target.served, answer)
 }
@@ -337,6 +338,7 @@ pub fn label(call: &Call<'_>, path: &ResourcePath, verb: Verb) {
         Verb::Patch => "PATCH",
         Verb::Delete => "DELETE",
         Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Unknown => "",
     };
     let scope = match (&path.name, &path.namespace) {
         (Some(_), _) => "resource",
@@ -451,11 +453,7 @@ pub fn check_include(call: &Call<'_>, media: Media) -> Result<(), ApiError> {
 fn check_table(call: &Call<'_>, media: Media, served: &Served) -> Result<(), ApiError> {
     check_include(call, media)?;
     if media.is_table() && served.columns().is_empty() {
-        return Err(ApiError::new(
-            StatusCode::NOT_ACCEPTABLE,
-            "NotAcceptable",
-            "the body of the request was in an unknown format - accepted media types include: application/json",
-        ));
+        return Err(negotiate::Refusal::NotAcceptable(negotiate::media_types()).into());
     }
     Ok(())
 }

@@ -265,3 +265,101 @@ async fn definitions_and_namespaces_say_in_their_own_words_that_another_was_mean
         );
     }
 }
+
+#[tokio::test]
+async fn methods_that_are_none_are_refused_as_custom_objects_refuse_them() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    api.post(DEFINITIONS, &widgets()).await.expect(201);
+    api.until(WIDGETS, 200).await;
+    let missing = r#"widgets.x.io "a" not found"#;
+    let unsupported = r#" is not supported on resources of kind "widgets.x.io""#;
+    let general = "the server does not allow this method on the requested resource";
+    let namespaced = "/apis/x.io/v1/namespaces/default/widgets/a";
+    for (path, code, message) in [
+        (WIDGETS, 405, unsupported),
+        (namespaced, 405, unsupported),
+        ("/apis/x.io/v1/namespaces/default/widgets/a/odd", 404, missing),
+        ("/api/v1/namespaces/default/configmaps", 405, general),
+        (
+            "/api/v1/absents",
+            404,
+            "the server could not find the requested resource",
+        ),
+    ] {
+        let answer = api.call(Method::OPTIONS, path, &[], "").await;
+        assert_eq!(answer.expect(code)["message"], message, "{path}");
+    }
+    // Where upstream has no routes, in no form.
+    for path in ["/apis/x.io/v1/widgets", "/apis/x.io/v1/absents", "/apis/absent.io/v1/a"] {
+        let answer = api.call(Method::OPTIONS, path, &[], "").await;
+        assert_eq!(answer.code(), 404, "{path}");
+        assert_eq!(answer.body, "404 page not found\n", "{path}");
+    }
+    // Who may do nothing does not learn what there is.
+    let nobody = [("impersonate-user", "nobody")];
+    for path in [namespaced, "/apis/x.io/v1/namespaces/default/absents/a"] {
+        assert_eq!(api.call(Method::OPTIONS, path, &nobody, "").await.code(), 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn discovery_tells_of_versions_what_upstream_tells() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let hash = async |path: &str, name: &str| {
+        let list = api.get(path).await.expect(200);
+        let mut resources = list["resources"].as_array().unwrap().iter();
+        let found = resources.find(|resource| resource["name"] == name).expect(name);
+        [
+            found["storageVersionHash"].as_str().unwrap_or_default().to_owned(),
+            found["version"].as_str().unwrap_or_default().to_owned(),
+        ]
+    };
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    for (path, name, said) in [
+        ("/api/v1", "componentstatuses", ["", ""]),
+        ("/api/v1", "pods/exec", ["", ""]),
+        ("/api/v1", "pods/eviction", ["", "v1"]),
+        ("/api/v1", "serviceaccounts/token", ["", "v1"]),
+        (
+            "/apis/apiextensions.k8s.io/v1",
+            "customresourcedefinitions",
+            ["jfWCUB31mvA=", ""],
+        ),
+        (policies, "mutatingadmissionpolicies", ["LYmCf+UMVdg=", ""]),
+        (policies, "mutatingadmissionpolicybindings", ["90V5FRZZ3Zg=", ""]),
+    ] {
+        assert_eq!(hash(path, name).await, said, "{name}");
+    }
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let ask = async |tag: &str| {
+        let headers = [("accept", aggregated), ("if-none-match", tag)];
+        api.call(Method::GET, "/apis", &headers, "").await
+    };
+    let whole = ask("").await;
+    let tag = whole.header("etag");
+    let same = ask(tag).await;
+    assert_eq!((whole.code(), same.code()), (200, 304));
+    for answer in [&whole, &same] {
+        assert_eq!(answer.header("cache-control"), "public");
+        assert_eq!(answer.header("vary"), "Accept");
+    }
+}
+
+#[tokio::test]
+async fn questions_have_no_tables() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let body = r#"{"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}"#;
+    let headers = [
+        ("accept", "application/json;as=Table;g=meta.k8s.io;v=v1"),
+        ("content-type", "application/json"),
+    ];
+    let refused = api.call(Method::POST, path, &headers, body).await.expect(406);
+    assert_eq!(
+        refused["message"],
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    );
+}
