@@ -72,6 +72,9 @@ impl Gate<'_> {
         self.check_security(new, old).await?;
         self.check_owners(new, old).await?;
         self.check_resize(new, old).await?;
+        if creates && self.is("", "pods", "") {
+            self.registry.check_runtime(&self.grant.target, new).await?;
+        }
         self.check_signer(new, old).await
     }
 

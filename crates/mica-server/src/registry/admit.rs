@@ -25,27 +25,33 @@ impl Registry {
     }
 
     async fn admit_runtime(&self, target: &Target, pod: &mut Value) -> Result<(), ApiError> {
-        let refuse = |pod: &Value, why: &str| ApiError::forbidden(&target.served.name, object::name(pod), why);
+        let class = self.runtime_class(target, pod).await?;
+        runtime::admit(pod, class.as_ref()).map_err(|why| refuse(target, pod, &why))
+    }
+
+    /// Refuses a new pod whose overhead is not that of its class.
+    pub(crate) async fn check_runtime(&self, target: &Target, pod: &Value) -> Result<(), ApiError> {
+        let class = self.runtime_class(target, pod).await?;
+        runtime::check(pod, class.as_ref()).map_err(|why| refuse(target, pod, &why))
+    }
+
+    async fn runtime_class(&self, target: &Target, pod: &Value) -> Result<Option<Value>, ApiError> {
         let classes = target.plane.scheme.find("node.k8s.io", "v1", "runtimeclasses").cloned();
-        let class = match (runtime::class_name(pod), classes) {
-            (Some(name), Some(classes)) => {
-                let entry = self.entry(&target.plane, &classes, None, name).await?;
-                let Some(stored) = entry.stored else {
-                    let why = format!(
-                        "pod rejected: RuntimeClass {} not found",
-                        mica_machinery::field::quote(name)
-                    );
-                    return Err(refuse(pod, &why));
-                };
-                Some(stored_value(&classes, &stored)?)
-            }
-            _ => None,
+        let (Some(name), Some(classes)) = (runtime::class_name(pod), classes) else {
+            return Ok(None);
         };
-        runtime::admit(pod, class.as_ref()).map_err(|why| refuse(pod, &why))
+        let entry = self.entry(&target.plane, &classes, None, name).await?;
+        let Some(stored) = entry.stored else {
+            let why = format!(
+                "pod rejected: RuntimeClass {} not found",
+                mica_machinery::field::quote(name)
+            );
+            return Err(refuse(target, pod, &why));
+        };
+        stored_value(&classes, &stored).map(Some)
     }
 
     async fn admit_priority(&self, target: &Target, pod: &mut Value) -> Result<(), ApiError> {
-        let refuse = |pod: &Value, why: &str| ApiError::forbidden(&target.served.name, object::name(pod), why);
         let Some(classes) = target
             .plane
             .scheme
@@ -58,7 +64,11 @@ impl Registry {
             Some(name) => {
                 let entry = self.entry(&target.plane, &classes, None, name).await?;
                 let Some(stored) = entry.stored else {
-                    return Err(refuse(pod, &format!("no PriorityClass with name {name} was found")));
+                    return Err(refuse(
+                        target,
+                        pod,
+                        &format!("no PriorityClass with name {name} was found"),
+                    ));
                 };
                 Some(stored_value(&classes, &stored)?)
             }
@@ -67,7 +77,7 @@ impl Registry {
                 priority::default_class(all.iter()).cloned()
             }
         };
-        priority::admit(pod, class.as_ref()).map_err(|why| refuse(pod, &why))
+        priority::admit(pod, class.as_ref()).map_err(|why| refuse(target, pod, &why))
     }
 
     /// A claim that says nothing about its class gets the default one, the newest if there are several.
@@ -111,4 +121,8 @@ impl Registry {
         }
         Ok(found)
     }
+}
+
+fn refuse(target: &Target, pod: &Value, why: &str) -> ApiError {
+    ApiError::forbidden(&target.served.name, object::name(pod), why)
 }

@@ -259,6 +259,24 @@ async fn a_pod_of_a_runtime_class_that_is_not_there_is_refused() {
 }
 
 #[tokio::test]
+async fn an_overhead_that_no_class_has_is_refused_after_all_else() {
+    let world = World::start().await;
+    let api = world.plane("p").await;
+    let mut told = pod("a");
+    told["spec"]["overhead"] = json!({"cpu": "1"});
+    told["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let refused = api.post(PODS, &told).await;
+    assert_eq!(refused.code(), 403);
+    assert!(refused.header("warning").contains("hides previous definition"));
+    assert_eq!(
+        refused.message(),
+        "pods \"a\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    );
+    told["spec"]["nodeSelector"] = json!({"a b": "c"});
+    assert_eq!(api.post(PODS, &told).await.code(), 422);
+}
+
+#[tokio::test]
 async fn who_is_refused_is_warned_all_the_same() {
     let world = World::start().await;
     let api = world.plane("p").await;

@@ -7,6 +7,8 @@ use crate::kind::check::present;
 use crate::object;
 
 const OVERHEAD: [&str; 2] = ["spec", "overhead"];
+const UNFOUNDED: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// The name of the runtime class that a pod asks for, if it asks for one.
 pub fn class_name(pod: &Value) -> Option<&str> {
@@ -17,29 +19,36 @@ pub fn class_name(pod: &Value) -> Option<&str> {
 pub fn admit(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     // Upstream's tolerations of a lost node come before those of the class.
     tolerate_loss(pod);
-    let wanted = class.and_then(|class| present(class, &["overhead"]));
-    let told = present(pod, &OVERHEAD).filter(|told| told.as_object().is_some_and(|told| !told.is_empty()));
-    match (wanted, told) {
-        (None, None) => {}
-        (None, Some(_)) => {
-            return Err(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
-            );
+    if let Some(wanted) = wanted(class) {
+        let (told, fixed) = (told(pod), present(wanted, &["podFixed"]));
+        if told.is_some() && told != fixed {
+            return Err(MISMATCH.to_owned());
         }
-        (Some(wanted), told) => {
-            let fixed = present(wanted, &["podFixed"]).cloned();
-            if told.is_some() && told != fixed.as_ref() {
-                return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
-            }
-            if let Some(fixed) = fixed {
-                object::set(pod, &OVERHEAD, fixed);
-            }
+        if let Some(fixed) = fixed.cloned() {
+            object::set(pod, &OVERHEAD, fixed);
         }
     }
     match class.and_then(|class| present(class, &["scheduling"])) {
         Some(scheduling) => admit_scheduling(pod, scheduling),
         None => Ok(()),
     }
+}
+
+/// Refuses a pod whose overhead is not that of its class: asked last, when all else about the pod is right.
+pub fn check(pod: &Value, class: Option<&Value>) -> Result<(), String> {
+    match (wanted(class), told(pod)) {
+        (None, Some(_)) => Err(UNFOUNDED.to_owned()),
+        (Some(wanted), told) if told != present(wanted, &["podFixed"]) => Err(MISMATCH.to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn wanted(class: Option<&Value>) -> Option<&Value> {
+    class.and_then(|class| present(class, &["overhead"]))
+}
+
+fn told(pod: &Value) -> Option<&Value> {
+    present(pod, &OVERHEAD).filter(|told| told.as_object().is_some_and(|told| !told.is_empty()))
 }
 
 fn admit_scheduling(pod: &mut Value, scheduling: &Value) -> Result<(), String> {

@@ -224,13 +224,30 @@ fn a_runtime_class_decides_a_pods_overhead_and_where_it_runs() {
         "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
     );
     assert_eq!(
-        refused(json!({"overhead": {"cpu": "1"}}), None),
-        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-    );
-    assert_eq!(
         refused(json!({"nodeSelector": {"a": "z"}}), Some(&class)),
         "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = z"
     );
+    // An overhead that no class has is refused when all else is right.
+    let told = json!({"overhead": {"cpu": "1"}});
+    assert!(admit(told.clone(), None).is_ok());
+    let check = |spec: &Value, class: Option<&Value>| runtime::check(&json!({"spec": spec}), class);
+    let unfounded = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    let mismatch = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+    for (spec, class, outcome) in [
+        (json!({}), None, Ok(())),
+        (json!({"overhead": {}}), None, Ok(())),
+        (told.clone(), None, Err(unfounded)),
+        (told.clone(), Some(json!({})), Err(unfounded)),
+        (told, Some(class.clone()), Err(mismatch)),
+        (json!({}), Some(class.clone()), Err(mismatch)),
+        (json!({"overhead": {"cpu": "10m"}}), Some(class), Ok(())),
+    ] {
+        assert_eq!(
+            check(&spec, class.as_ref()),
+            outcome.map_err(ToOwned::to_owned),
+            "{spec}"
+        );
+    }
 }
 
 #[test]
