@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::claim::immutable_json;
+use super::claim::{add_finalizer, immutable_json};
 use crate::field::{Error, ErrorList, Path};
 use crate::kind::MetadataCheck;
 use crate::kind::check::{entries, immutable_string, invalid_each, is_set, same, set_default_pointer, strings};
@@ -11,6 +11,8 @@ use crate::kind::plain::Plain;
 use crate::kind::pod::old_label;
 use crate::{names, object};
 
+/// Keeps a class of attributes that volumes use.
+const PROTECTION: &str = "kubernetes.io/vac-protection";
 /// Upstream's bounds of parameters: how many, and how many bytes.
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETER_BYTES: usize = 256 * 1024;
@@ -38,6 +40,11 @@ pub const STORAGE_CLASS: Plain = Plain {
 };
 
 pub const ATTRIBUTES_CLASS: Plain = Plain {
+    prepare: |_, new, old| {
+        if old.is_none() {
+            add_finalizer(new, PROTECTION);
+        }
+    },
     validate: |_, object| validate_attributes_class(object),
     validate_update: |_, new, old| {
         let mut errors = ErrorList::new();

@@ -159,6 +159,22 @@ fn signing_requests_are_by_who_asks() {
 }
 
 #[test]
+fn what_volumes_use_is_kept_until_it_is_let_go() {
+    for (plural, finalizer) in [
+        ("persistentvolumes", "kubernetes.io/pv-protection"),
+        ("persistentvolumeclaims", "kubernetes.io/pvc-protection"),
+        ("volumeattributesclasses", "kubernetes.io/vac-protection"),
+    ] {
+        let (_, object) = prepared(plural, json!({"metadata": {"name": "a", "finalizers": ["x.io/y"]}}));
+        assert_eq!(
+            object["metadata"]["finalizers"],
+            json!(["x.io/y", finalizer]),
+            "{plural}"
+        );
+    }
+}
+
+#[test]
 fn pod_templates_are_filled_in() {
     check(
         "podtemplates",
