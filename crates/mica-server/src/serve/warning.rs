@@ -18,7 +18,6 @@ const CUT: usize = 256;
 /// Adds warnings with upstream's code, 299, and no agent.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for text in bounded(warnings) {
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(WARNING, value);
@@ -26,13 +25,14 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// Each text once, within the bounds.
+/// Each text once, within the bounds. What no header can hold is told to nobody, as upstream has it.
 fn bounded(warnings: &[String]) -> Vec<&str> {
     let mut seen = HashSet::new();
     let mut texts: Vec<&str> = Vec::new();
     let mut written = 0;
     let mut cutting = false;
-    for text in warnings.iter().map(String::as_str).filter(|text| !text.is_empty()) {
+    let tellable = |text: &&str| !text.is_empty() && !text.contains(char::is_control);
+    for text in warnings.iter().map(String::as_str).filter(tellable) {
         if cutting && written >= WHOLE {
             break;
         }
@@ -66,7 +66,8 @@ mod tests {
         let lengths =
             |warnings: &[String]| -> Vec<usize> { bounded(warnings).iter().map(|text| text.chars().count()).collect() };
         assert_eq!(lengths(&texts(3, 6)), [10, 10, 10]);
-        assert_eq!(lengths(&["a".to_owned(), String::new(), "a".to_owned()]), [1]);
+        let odd = ["a", "", "a", "two\nlines", "\0"].map(ToOwned::to_owned);
+        assert_eq!(lengths(&odd), [1]);
         assert_eq!(lengths(&texts(1, 5000)), [256]);
         assert_eq!(lengths(&texts(3, 2000)), [256, 256, 256]);
         assert_eq!(lengths(&texts(5000, 6)).len(), 410);
