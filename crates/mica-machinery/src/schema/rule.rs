@@ -152,7 +152,9 @@ impl RuleSet {
         let sources = sources.map_or(&[] as &[Value], Vec::as_slice);
         let rules = compiled.into_iter().zip(sources).map(|(compiled, source)| {
             let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default();
-            let field_path = Some(text("fieldPath")).filter(|path| !path.is_empty());
+            // Upstream does not come to the path where the message is no expression.
+            let is_failed = matches!(compiled.message, MessageCheck::Failed(_));
+            let field_path = Some(text("fieldPath")).filter(|path| !path.is_empty() && !is_failed);
             let field_path = field_path.and_then(|path| selectable::field_path(path, site.schema).ok());
             Rule {
                 compiled,
@@ -446,7 +448,11 @@ impl Runner<'_> {
         path: &Path,
     ) -> Error {
         let path = match &rule.field_path {
-            Some(below) => Path::new(format!("{}{below}", path.as_str()).trim_start_matches('.')),
+            // A key of a map is joined like a field: `spec.labels.[app]`.
+            Some(below) => {
+                let joined = format!("{}.{}", path.as_str(), below.trim_start_matches('.'));
+                Path::new(joined.trim_start_matches('.'))
+            }
             None => path.clone(),
         };
         let mut detail = None;

@@ -444,6 +444,29 @@ fn rules_fail_in_their_own_words() {
 }
 
 #[test]
+fn failures_are_reported_where_rules_say() {
+    let rules = |path: &str, message: &str| json!([{"rule": "false", "fieldPath": path, "messageExpression": message}]);
+    for (place, path, message, expected) in [
+        ("top", ".labels.app", "'why'", "spec.labels[app]: Invalid value: why"),
+        ("top", ".labels['app']", "'why'", "spec.labels[app]: Invalid value: why"),
+        ("labels", ".app", "'why'", "spec.labels.[app]: Invalid value: why"),
+        ("labels", "['app']", "'why'", "spec.labels.[app]: Invalid value: why"),
+        // A message that is no expression takes the path with it.
+        ("labels", ".app", "1", "spec.labels: Invalid value: failed rule: false"),
+        ("top", ".labels", "'x' +", "spec: Invalid value: failed rule: false"),
+    ] {
+        let mut schema = json!({"type": "object", "properties": {
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}}}});
+        let at = match place {
+            "top" => &mut schema,
+            place => &mut schema["properties"][place],
+        };
+        at["x-kubernetes-validations"] = rules(path, message);
+        check_rules(&ruled(schema), json!({"labels": {}}), None, expected, &[]);
+    }
+}
+
+#[test]
 fn messages_see_the_plain_old_value_if_a_rule_asks_for_it() {
     for (rule, message, optional, expected) in [
         ("false", "string(oldSelf)", false, "failed rule: false"),
