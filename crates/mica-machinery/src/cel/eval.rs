@@ -129,6 +129,10 @@ impl<'m, 'a> Machine<'m, 'a> {
             Node::Equal(sides, wanted) => self.equal(sides, *wanted),
             Node::InSet(item, keys) => {
                 let item = self.eval(item)?;
+                if let Val::Bytes(_) = item {
+                    let why = "runtime error: hash of unhashable type types.Bytes";
+                    return Err(EvalError::Broken(why.to_owned()));
+                }
                 Ok(Val::Bool(Key::of(&item).is_some_and(|key| keys.contains(&key))))
             }
             Node::Call(call) => self.call(call),

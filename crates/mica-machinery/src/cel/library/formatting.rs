@@ -282,7 +282,6 @@ fn out_number(out: &mut String, arg: &Val<'_>) -> Result<(), String> {
     match arg {
         Val::Int(value) => out.push_str(&value.to_string()),
         Val::Uint(value) => out.push_str(&value.to_string()),
-        Val::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => out.push_str(text),
         other => return Err(refusal('d', other.type_of().runtime_name())),
     }
     Ok(())

@@ -342,10 +342,11 @@ fn zone_offset(instant: &Instant, zone: &str) -> Result<i32, EvalError> {
             text.parse().map_err(|_| invalid())
         };
         let (hours, minutes) = (number(hours)?, number(minutes)?);
+        let hours = hours.saturating_mul(60);
         let total = if zone.starts_with('-') {
-            hours * 60 - minutes
+            hours.saturating_sub(minutes)
         } else {
-            hours * 60 + minutes
+            hours.saturating_add(minutes)
         };
         return Ok((total.clamp(-1_000_000, 1_000_000) * 60) as i32);
     }
@@ -357,6 +358,10 @@ fn zone_offset(instant: &Instant, zone: &str) -> Result<i32, EvalError> {
     }
     let unknown = || EvalError::failed(format!("unknown time zone {zone}"));
     let found = TimeZone::get(zone).map_err(|_| unknown())?;
-    let at = Timestamp::from_second(instant.seconds).map_err(|_| unknown())?;
+    // Zones are known up to a day before the last timestamp, and are the same on that day.
+    let known = instant
+        .seconds
+        .clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+    let at = Timestamp::from_second(known).map_err(|_| unknown())?;
     Ok(Offset::seconds(found.to_offset(at)))
 }

@@ -83,6 +83,8 @@ fn what_doubles_at_every_step_ends() {
         "lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))".to_owned(),
         "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'.matches('(a*)*b')".to_owned(),
         "'a'.matches('((a{1000}){1000}){1000}')".to_owned(),
+        "timestamp(0).getHours('9223372036854775807:9223372036854775807')".to_owned(),
+        "timestamp(0).getHours('-9223372036854775807:9223372036854775807')".to_owned(),
     ];
     for expression in hostile {
         let started = Instant::now();
