@@ -5,6 +5,7 @@ use std::fmt;
 use indexmap::IndexSet;
 use serde_json::Value;
 
+use crate::codec;
 pub use crate::codec::text::quote;
 
 /// The place of a field: `spec.rules[0].verbs`, `metadata.labels[a]`.
@@ -127,7 +128,7 @@ pub struct Error {
 pub type ErrorList = Vec<Error>;
 
 impl Error {
-    fn new(reason: Reason, path: &Path, value: Option<Value>, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, path: &Path, value: Option<Value>, detail: impl Into<String>) -> Self {
         Self {
             reason,
             field: path.to_string(),
@@ -204,6 +205,12 @@ impl Error {
                     text.push_str(": ");
                     text.push_str(&quote(value));
                 }
+                Some(value @ (Value::Array(_) | Value::Object(_))) => {
+                    let mut json = Vec::new();
+                    codec::encode_untyped(value, &mut json);
+                    text.push_str(": ");
+                    text.push_str(&String::from_utf8_lossy(&json));
+                }
                 Some(value) => {
                     text.push_str(": ");
                     text.push_str(&value.to_string());
@@ -256,6 +263,10 @@ mod tests {
         assert_eq!(
             Error::invalid(&path, json!({"a": 1}), "bad").body(),
             r#"Invalid value: {"a":1}: bad"#
+        );
+        assert_eq!(
+            Error::invalid(&path, json!({"a": ["<", 1e20]}), "bad").body(),
+            r#"Invalid value: {"a":["\u003c",100000000000000000000]}: bad"#
         );
         assert_eq!(
             Error::not_supported(&path, "x", &["a", "b"]).body(),

@@ -67,8 +67,16 @@ impl Failure {
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
                 show_as_go(Error::not_supported(&path, value, &texts))
             }
-            Kind::TooLong(max) => Error::too_long(&path, usize::try_from(max).unwrap_or_default()),
-            Kind::TooMany { actual, max } => Error::too_many(&path, actual, usize::try_from(max).unwrap_or_default()),
+            Kind::TooLong(max) => {
+                let max = usize::try_from(max);
+                let without = || Error::new(Reason::TooLong, &path, None, "value is too long");
+                max.map_or_else(|_| without(), |max| Error::too_long(&path, max))
+            }
+            Kind::TooMany { actual, max } => {
+                let max = usize::try_from(max);
+                let without = || Error::new(Reason::TooMany, &path, Some(actual.into()), "has too many items");
+                max.map_or_else(|_| without(), |max| Error::too_many(&path, actual, max))
+            }
             Kind::Type { value, text } => show_as_go(Error::type_invalid(&path, value, text)),
             Kind::Invalid { value, text } => show_as_go(Error::invalid(&path, value, text)),
             Kind::Loose(text) => Error::invalid(base, "", text),

@@ -83,8 +83,7 @@ impl<'s> Reader<'s> {
             formatted: !matches!(text("format"), "" | "byte"),
         };
         let types = match Type::parse(text("type")) {
-            _ if flags.int_or_string && self.judged == Judged::Defaults => Types::Any,
-            _ if flags.int_or_string => Types::IntOrString,
+            _ if flags.int_or_string && self.judged == Judged::Values => Types::IntOrString,
             Some(ty) => Types::One(ty),
             None if self.judged == Judged::Defaults && !text("type").is_empty() => Types::Unknown,
             None => Types::Any,

@@ -164,9 +164,10 @@ fn check_root(schema: &Value, path: &Path) -> Option<Error> {
         ("x-kubernetes-validations", "XValidations"),
     ];
     // What is said even where it is empty.
-    const POINTERS: [&str; 6] = [
+    const POINTERS: [&str; 7] = [
         "additionalItems",
         "additionalProperties",
+        "default",
         "maxProperties",
         "minProperties",
         "not",

@@ -165,6 +165,24 @@ fn a_default_at_the_root_is_a_resource() {
 }
 
 #[test]
+fn an_empty_default_is_one_at_the_root_with_a_status() {
+    let refused = |schema: Value| {
+        let validation = json!({"openAPIV3Schema": schema});
+        let path = Path::new("v");
+        let errors = validate(
+            &validation,
+            StatusSubresource::On,
+            &path,
+            Demands::ALL,
+            rule::compiler(),
+        );
+        aggregate(&errors).contains("fields are allowed at the root of the schema")
+    };
+    assert!(refused(json!({"type": "object", "default": {}})));
+    assert!(!refused(json!({"type": "object", "default": null})));
+}
+
+#[test]
 fn defaults_must_be_acceptable_values() {
     check_f(
         json!({"type": "string", "default": 5}),
@@ -203,6 +221,18 @@ fn defaults_must_be_acceptable_values() {
             r#"f.default: Invalid value: "string":  in body must be of type integer: "string""#,
         ),
         (json!({"type": "number", "format": "int32", "default": 1e12}), ""),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "maxItems": -1, "default": ["a"]}),
+            "f.default: Too many: 1: has too many items",
+        ),
+        (
+            json!({"type": "string", "maxLength": -1, "default": "a"}),
+            "f.default: Too long: value is too long",
+        ),
+        (
+            json!({"type": "string", "x-kubernetes-int-or-string": true, "default": 5}),
+            r#"f.default: Invalid value: "integer":  in body must be of type string: "integer""#,
+        ),
         (
             json!({"type": "int", "default": 3}),
             r#"[f.default: Invalid value: "integer":  in body must be of type int: "integer", f.type: Unsupported value: "int": supported values: "array", "boolean", "integer", "number", "object", "string"]"#,
