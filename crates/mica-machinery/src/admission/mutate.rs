@@ -8,11 +8,14 @@ use super::input::{Input, Session};
 use crate::cel::Val;
 use crate::cel::admission::Purpose;
 use crate::cel::cost::RUNTIME_BUDGET;
-use crate::cel::value::Map;
+use crate::cel::value::{Map, Room};
 use crate::codec::text::quote;
 use crate::managed::schema::TypeRef;
 use crate::managed::{Duplicates, atomics_of, merge_objects, validate};
 use crate::object;
+
+/// What an operation of a patch, or what is said of a wrong name, takes beside its text.
+const NAME: usize = 128;
 
 /// Whether something is asked again when what came after it changed the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,11 +101,7 @@ impl MutatingPolicy {
             .map_err(|spent| spent.to_string())??;
         match (mutation.form, value) {
             (Form::ApplyConfiguration, value @ Val::Object(..)) => {
-                let mut wrong = Vec::new();
-                check_names(&value, "Object", &mut wrong);
-                if !wrong.is_empty() {
-                    return Err(format!("type mismatch: {}", wrong.join("\n")));
-                }
+                check_named(&value, "Object")?;
                 value.to_json().map(Patch::Configuration)
             }
             (Form::ApplyConfiguration, other) => Err(format!(
@@ -110,9 +109,10 @@ impl MutatingPolicy {
                 other.type_of()
             )),
             (Form::JsonPatch, Val::List(list)) => {
-                let mut operations = Vec::with_capacity(list.len());
+                let mut operations = Vec::new();
+                let mut room = Room::default();
                 for item in list.iter() {
-                    operations.push(operation(&item?)?);
+                    operations.push(operation(&item?, &mut room)?);
                 }
                 let json = serde_json::to_vec(&operations).map_err(|error| error.to_string())?;
                 Ok(Patch::Json(json))
@@ -123,7 +123,7 @@ impl MutatingPolicy {
 }
 
 /// One operation of a JSON patch.
-fn operation(item: &Val<'_>) -> Result<Value, String> {
+fn operation(item: &Val<'_>, room: &mut Room) -> Result<Value, String> {
     const WANTED: &str = "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch";
     let Val::Object(name, Map::Owned(fields)) = item else {
         return Err(WANTED.to_owned());
@@ -131,25 +131,25 @@ fn operation(item: &Val<'_>) -> Result<Value, String> {
     if &**name != "JSONPatch" {
         return Err(WANTED.to_owned());
     }
+    room.take(NAME)?;
     let mut operation = json!({"op": "", "path": ""});
     for (key, value) in fields.values() {
         let Val::String(key) = key else { continue };
         match (&**key, value) {
             ("value", value) => {
                 if let Val::Object(name, _) = value {
-                    let mut wrong = Vec::new();
-                    check_names(value, &name.clone(), &mut wrong);
-                    if !wrong.is_empty() {
-                        return Err(format!("type mismatch: {}", wrong.join("\n")));
-                    }
+                    check_named(value, name)?;
                 }
                 let unfit = |why: String| {
                     format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
                 };
-                operation["value"] = value.to_json().map_err(unfit)?;
+                operation["value"] = value.to_json_within(room).map_err(unfit)?;
             }
             ("from", Val::String(text)) if text.is_empty() => {}
-            (field @ ("op" | "path" | "from"), Val::String(text)) => operation[field] = (**text).into(),
+            (field @ ("op" | "path" | "from"), Val::String(text)) => {
+                room.take(text.len())?;
+                operation[field] = (**text).into();
+            }
             _ => return Err(WANTED.to_owned()),
         }
     }
@@ -157,7 +157,19 @@ fn operation(item: &Val<'_>) -> Result<Value, String> {
 }
 
 /// Objects inside objects are named by their way from the root: `Object.spec` is only at `spec`.
-fn check_names(value: &Val<'_>, path: &str, wrong: &mut Vec<String>) {
+fn check_named(value: &Val<'_>, path: &str) -> Result<(), String> {
+    let mut wrong = Vec::new();
+    check_names(value, path, &mut wrong, &mut Room::default())?;
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("type mismatch: {}", wrong.join("\n")))
+    }
+}
+
+fn check_names(value: &Val<'_>, path: &str, wrong: &mut Vec<String>, room: &mut Room) -> Result<(), String> {
+    // Whether a name is right or not: each may be one more to tell of.
+    room.take(path.len() + NAME)?;
     match value {
         Val::Object(name, Map::Owned(fields)) => {
             if &**name != path {
@@ -169,17 +181,21 @@ fn check_names(value: &Val<'_>, path: &str, wrong: &mut Vec<String>) {
             }
             for (key, field) in fields.values() {
                 if let Val::String(key) = key {
-                    check_names(field, &format!("{path}.{}", &**key), wrong);
+                    check_names(field, &format!("{path}.{}", &**key), wrong, room)?;
                 }
             }
         }
-        Val::List(list) => list
-            .iter()
-            .filter_map(Result::ok)
-            .for_each(|item| check_names(&item, path, wrong)),
-        Val::Map(Map::Owned(entries)) => entries.values().for_each(|(_, item)| check_names(item, path, wrong)),
+        Val::List(list) => {
+            let mut items = list.iter().filter_map(Result::ok);
+            items.try_for_each(|item| check_names(&item, path, wrong, room))?;
+        }
+        Val::Map(Map::Owned(entries)) => {
+            let mut items = entries.values();
+            items.try_for_each(|(_, item)| check_names(item, path, wrong, room))?;
+        }
         _ => {}
     }
+    Ok(())
 }
 
 /// The object with what a policy applies to it.

@@ -431,8 +431,8 @@ impl<'m, 'a> Machine<'m, 'a> {
         for (key, value, optional) in nodes {
             let (key, value) = (self.eval(key)?, self.eval(value)?);
             match (value, optional) {
-                (value, false) => put(&mut entries, key, value),
-                (Val::Optional(Some(value)), true) => put(&mut entries, key, value.taken_out()?),
+                (value, false) => self.host.put(&mut entries, key, value)?,
+                (Val::Optional(Some(value)), true) => self.host.put(&mut entries, key, value.taken_out()?)?,
                 (Val::Optional(None), true) => {
                     Key::of(&key).and_then(|key| entries.shift_remove(&key));
                 }
@@ -606,11 +606,11 @@ impl<'m, 'a> Machine<'m, 'a> {
         };
         let made = Arc::make_mut(&mut entries);
         match args.as_slice() {
-            [key, value] => library::operators::insert(made, key.clone(), value.clone())?,
+            [key, value] => library::operators::insert(&mut self.host, made, key.clone(), value.clone())?,
             [Val::Map(more)] => {
                 for key in more.keys() {
                     let value = more.find(&key)?.unwrap_or(Val::Null);
-                    library::operators::insert(made, key, value)?;
+                    library::operators::insert(&mut self.host, made, key, value)?;
                 }
             }
             _ => return Err(EvalError::no_overload()),

@@ -8,7 +8,7 @@ use super::library::time::{self, Instant};
 use super::library::{EvalError, Host};
 use super::native;
 use super::types::Type;
-use super::value::{Entries, List, Map, Val, put};
+use super::value::{Entries, List, Map, Val};
 use crate::codec::base64;
 
 const PACKAGE: &str = "google.protobuf.";
@@ -16,6 +16,11 @@ pub const EMPTY: &str = "google.protobuf.Empty";
 
 /// The one value of an enumeration: a number.
 pub const NULL_VALUE: &str = "google.protobuf.NullValue.NULL_VALUE";
+
+/// What a value of JSON counts, however small: a map takes some hundreds of bytes.
+const NODE: u64 = 64;
+/// Room that is made at once: the list may be longer than can be afforded.
+const MAX_RESERVED: usize = 1024;
 
 /// Whole numbers beyond this are texts in JSON: a double cannot tell them from their neighbours.
 const MAX_EXACT: u64 = (1 << 53) - 1;
@@ -220,7 +225,7 @@ fn whole_json<'a>(host: &mut Host<'_>, field: &str, value: &Val<'a>) -> Result<V
 }
 
 fn items<'a>(host: &mut Host<'_>, list: &List<'a>) -> Result<Val<'a>, EvalError> {
-    let mut items = Vec::new();
+    let mut items = Vec::with_capacity(list.len().min(MAX_RESERVED));
     for item in list.iter() {
         items.push(json(host, &item?)?);
     }
@@ -232,20 +237,24 @@ fn entries<'a>(host: &mut Host<'_>, map: &Map<'a>) -> Result<Val<'a>, EvalError>
     for key in map.keys() {
         let value = map.find(&key)?.unwrap_or(Val::Null);
         let key = scalar(&key, "string")?;
-        put(&mut entries, key, json(host, &value)?);
+        let value = json(host, &value)?;
+        host.put(&mut entries, key, value)?;
     }
     Ok(Val::Map(Map::owned(entries)))
 }
 
 /// A value as JSON knows it: all numbers are doubles.
 fn json<'a>(host: &mut Host<'_>, value: &Val<'a>) -> Result<Val<'a>, EvalError> {
-    host.work(1)?;
+    host.work(NODE)?;
     Ok(match value {
         Val::Null | Val::Bool(_) | Val::Double(_) | Val::String(_) => value.clone(),
         Val::Int(value) if value.unsigned_abs() <= MAX_EXACT => Val::Double(*value as f64),
         Val::Uint(value) if *value <= MAX_EXACT => Val::Double(*value as f64),
         Val::Int(_) | Val::Uint(_) => Val::string(value.to_string()),
-        Val::Bytes(bytes) => Val::string(base64::encode(bytes)),
+        Val::Bytes(bytes) => {
+            host.copy(bytes.len())?;
+            Val::string(base64::encode(bytes))
+        }
         Val::Duration(nanos) => Val::string(time::format_duration(*nanos)),
         Val::Timestamp(instant) => Val::string(Instant { offset: 0, ..*instant }.to_string()),
         Val::Optional(Some(value)) => return json(host, &value.taken_out()?),

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::library::EvalError;
+use super::library::{EvalError, Host};
 use super::schema::{Kind, Schema};
 use super::value::{Key, Map, Val, formatted};
 
@@ -66,7 +66,7 @@ impl<'a> Native<'a> {
     }
 
     /// What tells elements of a set apart; nothing is like what has none. Upstream breaks down at what no set can hold.
-    pub fn key(&self) -> Result<Option<Key>, EvalError> {
+    pub fn key(&self, host: &mut Host<'_>) -> Result<Option<Key>, EvalError> {
         let json;
         let value = match self {
             Self::Json(value) => {
@@ -80,19 +80,28 @@ impl<'a> Native<'a> {
                 let why = format!("runtime error: hash of unhashable type {}", go_type(value));
                 Err(EvalError::Broken(why))
             }
-            value => Ok(Key::of(value)),
+            value => {
+                if let Val::String(text) = value {
+                    host.copy(text.len())?;
+                }
+                Ok(Key::of(value))
+            }
         }
     }
 
     /// What tells elements of a list with these key fields apart.
-    pub fn fields(&self, names: &[String]) -> Option<String> {
+    pub fn fields(&self, host: &mut Host<'_>, names: &[String]) -> Result<Option<String>, EvalError> {
         let map = match self {
-            Self::Json(Value::Object(map)) => map,
-            Self::Made(Val::Map(map)) => map.json()?,
-            _ => return None,
+            Self::Json(Value::Object(map)) => Some(map),
+            Self::Made(Val::Map(map)) => map.json(),
+            _ => None,
         };
-        let fields: Vec<_> = names.iter().map(|name| map.get(name)).collect();
-        serde_json::to_string(&fields).ok()
+        let text = map.and_then(|map| {
+            let fields: Vec<_> = names.iter().map(|name| map.get(name)).collect();
+            serde_json::to_string(&fields).ok()
+        });
+        host.copy(text.as_ref().map_or(0, String::len))?;
+        Ok(text)
     }
 }
 

@@ -19,6 +19,27 @@ use crate::codec::base64::{self, Alphabet};
 use crate::object::go_type;
 use crate::quantity::Quantity;
 
+/// What a value takes beside its text.
+const JSON_NODE: usize = 64;
+
+/// How many bytes what an expression made may still take, roughly.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Default for Room {
+    /// More than any object that is stored takes.
+    fn default() -> Self {
+        Self(64 << 20)
+    }
+}
+
+impl Room {
+    pub fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(bytes).ok_or("it is too large")?;
+        Ok(())
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum Val<'a> {
     Null,
@@ -289,6 +310,23 @@ impl<'a> Val<'a> {
 
     /// The value as JSON, or why there is none.
     pub fn to_json(&self) -> Result<Value, String> {
+        self.to_json_within(&mut Room::default())
+    }
+
+    /// The same where several values share the room. What shares its parts has all of them as JSON.
+    pub fn to_json_within(&self, room: &mut Room) -> Result<Value, String> {
+        let size = match self {
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len() * 2,
+            Self::Preserved(value) => size_of(value),
+            Self::List(List {
+                items: Items::Json(items),
+                ..
+            }) => items.iter().map(size_of).sum(),
+            Self::Map(Map::Json(map, _)) => size_of_members(map),
+            _ => 0,
+        };
+        room.take(JSON_NODE + size)?;
         Ok(match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
@@ -304,7 +342,10 @@ impl<'a> Val<'a> {
                 items: Items::Json(items),
                 ..
             }) => Value::Array(items.to_vec()),
-            Self::List(list) => Value::Array(list.iter().map(|item| item?.to_json()).collect::<Result<_, _>>()?),
+            Self::List(list) => {
+                let items = list.iter().map(|item| item?.to_json_within(room));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
             Self::Map(Map::Json(map, _)) => Value::Object((*map).clone()),
             Self::Map(Map::Owned(entries)) | Self::Object(_, Map::Owned(entries)) => {
                 let mut map = serde_json::Map::new();
@@ -312,15 +353,30 @@ impl<'a> Val<'a> {
                     let Self::String(key) = key else {
                         return Err("map keys must be strings".to_owned());
                     };
-                    map.insert(key.to_string(), value.to_json()?);
+                    room.take(key.len())?;
+                    map.insert(key.to_string(), value.to_json_within(room)?);
                 }
                 Value::Object(map)
             }
-            Self::Optional(Some(value)) => value.to_json()?,
+            Self::Optional(Some(value)) => value.to_json_within(room)?,
             Self::Quantity(quantity, _) => Value::String(quantity.to_string()),
             other => return Err(format!("unsupported type {}", other.type_of())),
         })
     }
+}
+
+fn size_of(value: &Value) -> usize {
+    JSON_NODE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size_of).sum(),
+            Value::Object(map) => size_of_members(map),
+            _ => 0,
+        }
+}
+
+fn size_of_members(map: &serde_json::Map<String, Value>) -> usize {
+    map.iter().map(|(key, value)| key.len() + size_of(value)).sum()
 }
 
 pub(super) fn formatted<'a>(text: Text<'a>, format: &str) -> Result<Val<'a>, String> {
@@ -569,7 +625,8 @@ impl Key {
             Val::Double(value) if value.is_nan() => return None,
             // There is one zero.
             Val::Double(value) => Self::Double((value + 0.0).to_bits()),
-            Val::String(text) => Self::String(Arc::from(&**text)),
+            Val::String(Text::Owned(text)) => Self::String(text.clone()),
+            Val::String(Text::Borrowed(text)) => Self::String(Arc::from(*text)),
             Val::Duration(_) | Val::Type(_) | Val::Ip(_) | Val::Cidr(_) => {
                 Self::Value(value.type_of().to_string(), format!("{value:?}"))
             }

@@ -158,7 +158,7 @@ fn before_first_apply(live: &Value, write: &Write<'_>) -> Result<Entries, ApplyE
     let failed = |why: &dyn std::fmt::Display| {
         ApplyError::Internal(format!("failed to create manager for existing fields: {why}"))
     };
-    fits(live, write.schema).map_err(|errors| {
+    fits(live, write.schema, Duplicates::Allowed).map_err(|errors| {
         let object = described(live, &write);
         failed(&format!(
             "failed to convert new object ({object}) to smd typed: {errors}"

@@ -520,8 +520,12 @@ fn an_object_that_does_not_fit_the_version_of_another_manager_cannot_be_applied_
     let fields =
         |fields: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
     let text = json!({"type": "string"});
-    let wide = Compiled::new(&fields(json!({"a": text, "b": text})), &NoRules);
-    let versions = Narrower(Compiled::new(&fields(json!({"a": text})), &NoRules));
+    let tags = |list: &str| json!({"type": "array", "x-kubernetes-list-type": list, "items": text});
+    let wide = Compiled::new(&fields(json!({"a": text, "b": text, "tags": tags("atomic")})), &NoRules);
+    let versions = Narrower(Compiled::new(
+        &fields(json!({"a": text, "tags": tags("set")})),
+        &NoRules,
+    ));
     let reset = Set::new();
     let write = |manager, api_version| Write {
         manager,
@@ -548,6 +552,8 @@ fn an_object_that_does_not_fit_the_version_of_another_manager_cannot_be_applied_
     let mut live = apply(None, &first, "K", OnConflict::Refuse, &write("m1", "g.io/v1")).unwrap();
     expect!["failed to convert new object: .spec.b: field not declared in schema"]
         .assert_eq(&refused(&live, json!({"b": "1"})));
+    expect![[r#"failed to convert new object: .spec.tags: duplicate entries for key [="x"]"#]]
+        .assert_eq(&refused(&live, json!({"tags": ["x", "x"]})));
     live["spec"]["b"] = json!("1");
     expect![".spec.b: field not declared in schema"].assert_eq(&refused(&live, json!({"a": "2"})));
 }

@@ -89,7 +89,7 @@ pub fn update(live: Option<&Value>, new: &mut Value, request: Request, write: &W
         }
     };
     // An object that does not fit its schema cannot be tracked; upstream drops the list too.
-    if fits(new, write.schema).is_err() || fits(live, write.schema).is_err() {
+    if fits(new, write.schema, Duplicates::Allowed).is_err() || fits(live, write.schema, Duplicates::Allowed).is_err() {
         return;
     }
     if let Ok(entries) = record(live, new, entries, write) {
@@ -98,9 +98,9 @@ pub fn update(live: Option<&Value>, new: &mut Value, request: Request, write: &W
 }
 
 /// Whether an object is what its schema says. Those of built-in kinds always are: decoding them saw to it.
-pub(super) fn fits(object: &Value, schema: TypeRef<'_>) -> Result<(), TypeErrors> {
+pub(super) fn fits(object: &Value, schema: TypeRef<'_>, duplicates: Duplicates) -> Result<(), TypeErrors> {
     if schema.is_custom() {
-        validate(object, schema, Duplicates::Allowed)
+        validate(object, schema, duplicates)
     } else {
         Ok(())
     }
@@ -168,7 +168,7 @@ pub(super) fn reconciled(live: &Value, mut entries: Entries, write: &Write<'_>) 
         if !schemas.contains_key(version) {
             let converted = write.versions.convert(live, version);
             if let Some(converted) = &converted {
-                fits(&converted.object, converted.schema)?;
+                fits(&converted.object, converted.schema, Duplicates::Refused)?;
             }
             schemas.insert(version.clone(), converted.map(|converted| converted.schema));
         }
@@ -224,7 +224,7 @@ impl<'a> Comparisons<'a> {
             }
             let converted = |object| write.versions.convert(object, version);
             if let (Some(live), Some(new)) = (converted(live), converted(new)) {
-                fits(&new.object, new.schema).map_err(IncomparableError::Convert)?;
+                fits(&new.object, new.schema, Duplicates::Refused).map_err(IncomparableError::Convert)?;
                 let changes = compare(&live.object, &new.object, new.schema)?;
                 others.insert(version.to_owned(), changes.without(&new.reset));
             }

@@ -197,18 +197,14 @@ impl Registry {
             read.right_stream()
         };
         let deleted = found.map_ok(|(key, stored)| async move {
-            match self
-                .delete_warned(&grant.for_object(key.namespace(), key.name()), options, warnings)
-                .await
-            {
-                Ok(_) => Ok(Some((key, stored))),
-                // Somebody else was first: it is gone, which is all that was asked.
-                Err(error) if error.code() == http::StatusCode::NOT_FOUND => Ok(None),
-                Err(error) => Err(error),
+            let object = grant.for_object(key.namespace(), key.name());
+            match self.delete_warned(&object, options, warnings).await {
+                // Who finds that somebody else was first answers with it all the same: it is gone, which is all that was asked.
+                Err(error) if error.code() != http::StatusCode::NOT_FOUND => Err(error),
+                _ => Ok((key, stored)),
             }
         });
-        let items: Vec<Option<_>> = deleted.try_buffered(WORKERS).try_collect().await?;
-        page.items = items.into_iter().flatten().collect();
+        page.items = deleted.try_buffered(WORKERS).try_collect().await?;
         Ok((page, revision))
     }
 }

@@ -72,9 +72,9 @@ fn lists<'a>(host: &mut Host<'_>, a: &List<'a>, b: &Val<'_>) -> Result<bool, Eva
     match typed {
         Some((ListKind::Set, _)) => {
             host.work((a.len() + b.len()) as u64)?;
-            let known = keys_of(&natives(a)?)?;
+            let known = keys_of(host, &natives(a)?)?;
             for item in b.iter() {
-                if !Native::of(item?).key()?.is_some_and(|key| known.contains(&key)) {
+                if !Native::of(item?).key(host)?.is_some_and(|key| known.contains(&key)) {
                     return Ok(false);
                 }
             }
@@ -102,11 +102,13 @@ fn element_equal(host: &mut Host<'_>, a: &Val<'_>, b: &Val<'_>, typed: bool) -> 
 
 fn keyed_lists(host: &mut Host<'_>, a: &List<'_>, b: &List<'_>, names: &[String]) -> Result<bool, EvalError> {
     host.work((a.len() + b.len()) as u64)?;
-    let keys = natives(a)?.into_iter().enumerate();
-    let places: HashMap<_, _> = keys.map(|(at, item)| (item.fields(names), at)).collect();
+    let mut places = HashMap::new();
+    for (at, item) in natives(a)?.into_iter().enumerate() {
+        places.insert(item.fields(host, names)?, at);
+    }
     for item in b.iter() {
         let item = item?;
-        let key = Native::of(item.clone()).fields(names);
+        let key = Native::of(item.clone()).fields(host, names)?;
         let mine = match places.get(&key).filter(|_| key.is_some()) {
             Some(at) => a.get(*at),
             None => return Ok(false),
@@ -119,8 +121,8 @@ fn keyed_lists(host: &mut Host<'_>, a: &List<'_>, b: &List<'_>, names: &[String]
 }
 
 /// What tells the elements of a set apart.
-pub fn keys_of(items: &[Native<'_>]) -> Result<HashSet<Key>, EvalError> {
-    items.iter().filter_map(|item| item.key().transpose()).collect()
+pub fn keys_of(host: &mut Host<'_>, items: &[Native<'_>]) -> Result<HashSet<Key>, EvalError> {
+    items.iter().filter_map(|item| item.key(host).transpose()).collect()
 }
 
 /// What is underneath the elements of a list.

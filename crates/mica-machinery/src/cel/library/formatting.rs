@@ -340,8 +340,9 @@ fn write_quoted(host: &mut Host<'_>, out: &mut String, arg: &Val<'_>) -> Result<
             Ok(())
         }
         Val::Bytes(bytes) => {
+            host.work(1 + bytes.len() as u64 / 4)?;
             out.push_str(&format!("b{}", quote(text_of(bytes)?)));
-            host.work(1)
+            Ok(())
         }
         Val::Duration(nanos) => {
             out.push_str(&format!("duration(\"{}\")", time::format_duration(*nanos)));

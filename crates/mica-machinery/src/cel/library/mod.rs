@@ -21,7 +21,7 @@ pub mod strings;
 pub mod time;
 pub mod url;
 
-use super::value::Val;
+use super::value::{self, Entries, Val};
 
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +57,9 @@ impl From<String> for EvalError {
     }
 }
 
+/// How many bytes are copied for one step: 10 million steps are some 100 MB.
+const BYTES_A_STEP: u64 = 10;
+
 /// What functions may use besides their arguments.
 pub struct Host<'h> {
     pub(super) steps: u64,
@@ -68,6 +71,20 @@ impl Host<'_> {
     /// function runs for ever.
     pub fn work(&mut self, steps: u64) -> Result<(), EvalError> {
         self.steps = self.steps.checked_sub(steps).ok_or(EvalError::CostExceeded)?;
+        Ok(())
+    }
+
+    /// Counts the copying of this many bytes, by the cache line or less: what is shared is copied as often as it is used.
+    pub fn copy(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.work(bytes as u64 / BYTES_A_STEP)
+    }
+
+    /// Adds an entry to a map under construction; a later one of the same key replaces it.
+    pub fn put<'a>(&mut self, entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) -> Result<(), EvalError> {
+        if let Val::String(text) = &key {
+            self.copy(text.len())?;
+        }
+        value::put(entries, key, value);
         Ok(())
     }
 }

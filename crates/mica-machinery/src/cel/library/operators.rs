@@ -8,7 +8,7 @@ use super::time::Instant;
 use super::{EvalError, Host, Implementation, Outcome};
 use crate::cel::native::Native;
 use crate::cel::schema::ListKind;
-use crate::cel::value::{Entries, Key, List, Map, Text, Val, put};
+use crate::cel::value::{Entries, Key, List, Map, Text, Val};
 
 pub fn find(name: &str) -> Option<Implementation> {
     Some(match name {
@@ -96,11 +96,12 @@ fn join<'a>(host: &mut Host<'_>, a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
     match kind {
         ListKind::Map => {
             let mut places: HashMap<_, _> = (items.iter().enumerate())
-                .filter_map(|(at, item)| Some((item.fields(keys)?, at)))
-                .collect();
+                .filter_map(|(at, item)| Some((item.fields(host, keys).transpose()?, at)))
+                .map(|(key, at)| Ok((key?, at)))
+                .collect::<Result<_, EvalError>>()?;
             for item in b.iter() {
                 let item = Native::of(item?);
-                let key = item.fields(keys);
+                let key = item.fields(host, keys)?;
                 match key.as_ref().and_then(|key| places.get(key)) {
                     Some(at) => items[*at] = item,
                     None => {
@@ -111,10 +112,10 @@ fn join<'a>(host: &mut Host<'_>, a: &List<'a>, b: &List<'a>) -> Outcome<'a> {
             }
         }
         _ => {
-            let mut known = keys_of(&items)?;
+            let mut known = keys_of(host, &items)?;
             for item in b.iter() {
                 let item = Native::of(item?);
-                if item.key()?.is_none_or(|key| known.insert(key)) {
+                if item.key(host)?.is_none_or(|key| known.insert(key)) {
                     items.push(item);
                 }
             }
@@ -217,16 +218,16 @@ fn map_insert<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     match args {
         [Val::Map(map), key, value] => {
             host.work(map.len() as u64)?;
-            let mut entries = entries(map)?;
-            insert(&mut entries, key.clone(), value.clone())?;
+            let mut entries = entries(host, map)?;
+            insert(host, &mut entries, key.clone(), value.clone())?;
             Ok(Val::Map(Map::owned(entries)))
         }
         [Val::Map(map), Val::Map(more)] => {
             host.work((map.len() + more.len()) as u64)?;
-            let mut entries = entries(map)?;
+            let mut entries = entries(host, map)?;
             for key in more.keys() {
                 let value = more.find(&key)?.unwrap_or(Val::Null);
-                insert(&mut entries, key, value)?;
+                insert(host, &mut entries, key, value)?;
             }
             Ok(Val::Map(Map::owned(entries)))
         }
@@ -234,17 +235,22 @@ fn map_insert<'a>(host: &mut Host<'_>, args: &[Val<'a>]) -> Outcome<'a> {
     }
 }
 
-fn entries<'a>(map: &Map<'a>) -> Result<Entries<'a>, EvalError> {
+fn entries<'a>(host: &mut Host<'_>, map: &Map<'a>) -> Result<Entries<'a>, EvalError> {
     let mut entries = Entries::new();
     for key in map.keys() {
         let value = map.find(&key)?.unwrap_or(Val::Null);
-        insert(&mut entries, key, value)?;
+        insert(host, &mut entries, key, value)?;
     }
     Ok(entries)
 }
 
 /// Adds an entry; the same key twice is an error.
-pub fn insert<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) -> Result<(), EvalError> {
+pub fn insert<'a>(
+    host: &mut Host<'_>,
+    entries: &mut Entries<'a>,
+    key: Val<'a>,
+    value: Val<'a>,
+) -> Result<(), EvalError> {
     if Key::find(entries, &key).is_some() {
         return Err(EvalError::failed(format!("insert failed: key {key} already exists")));
     }
@@ -252,6 +258,5 @@ pub fn insert<'a>(entries: &mut Entries<'a>, key: Val<'a>, value: Val<'a>) -> Re
         Val::String(Text::Borrowed(text)) => Val::string(text),
         key => key,
     };
-    put(entries, key, value);
-    Ok(())
+    host.put(entries, key, value)
 }

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::operators::insert;
+use indexmap::IndexMap;
+
 use super::{EvalError, Implementation, Outcome, address};
-use crate::cel::value::{Entries, Map, Val};
+use crate::cel::value::{Entries, Map, Val, put};
 use crate::field::quote;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,20 +267,17 @@ fn escaped_path(path: &str) -> String {
 }
 
 fn query<'a>(text: &str) -> Outcome<'a> {
-    let mut values: Vec<(String, Vec<Val<'a>>)> = Vec::new();
+    let mut values: IndexMap<String, Vec<Val<'a>>> = IndexMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (Ok(key), Ok(value)) = (unescape(key, Part::Query), unescape(value, Part::Query)) else {
             continue;
         };
-        match values.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, list)) => list.push(Val::string(value)),
-            None => values.push((key, vec![Val::string(value)])),
-        }
+        values.entry(key).or_default().push(Val::string(value));
     }
     let mut entries = Entries::new();
     for (key, list) in values {
-        insert(&mut entries, Val::string(key), Val::list(list))?;
+        put(&mut entries, Val::string(key), Val::list(list));
     }
     Ok(Val::Map(Map::owned(entries)))
 }

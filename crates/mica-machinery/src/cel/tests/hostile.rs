@@ -63,7 +63,7 @@ fn long_text_that_breaks_at_its_end_is_refused() {
 fn what_doubles_at_every_step_ends() {
     let nest = |first: &str, step: &str, last: &str, depth: usize| {
         let bind = |inner: String, _| format!("[{inner}].map(v, {step})[0]");
-        last.replace('v', &(0..depth).fold(first.to_owned(), bind))
+        last.replace("(v)", &(0..depth).fold(first.to_owned(), bind))
     };
     let copied = (0..40).fold("1".to_owned(), |inner, _| {
         format!("optional.of({inner}).optMap(v, v).value()")
@@ -76,21 +76,70 @@ fn what_doubles_at_every_step_ends() {
         nest("[1, 2]", "[v, v]", "google.protobuf.ListValue{values: (v)}.size()", 40),
         nest("'abcdefgh'", "v + v", "(v).size()", 60),
         nest("'ab'", "v.replace('', v)", "(v).size()", 12),
-        copied,
         "lists.range(9223372036854775807).size()".to_owned(),
         "lists.range(1000000).map(x, lists.range(1000000).map(y, x * y))".to_owned(),
         "lists.range(100000).map(x, 'x').distinct()".to_owned(),
         "lists.range(1000).all(a, lists.range(1000).all(b, lists.range(1000).all(c, a + b + c >= 0)))".to_owned(),
         "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'.matches('(a*)*b')".to_owned(),
-        "'a'.matches('((a{1000}){1000}){1000}')".to_owned(),
         "timestamp(0).getHours('9223372036854775807:9223372036854775807')".to_owned(),
         "timestamp(0).getHours('-9223372036854775807:9223372036854775807')".to_owned(),
     ];
     for expression in hostile {
         let started = Instant::now();
-        let _ = run(&expression);
+        assert!(run(&expression).is_some(), "it compiles: {expression}");
         assert!(started.elapsed() < PATIENCE, "{expression}");
     }
+    let endless = "'a'.matches('((a{1000}){1000}){1000}')".to_owned();
+    for expression in [copied, endless] {
+        let started = Instant::now();
+        assert!(run(&expression).is_none(), "it does not compile: {expression}");
+        assert!(started.elapsed() < PATIENCE, "{expression}");
+    }
+}
+
+/// What is shared costs nothing until it is copied, and then by its size.
+#[test]
+fn copies_of_large_values_are_paid_for() {
+    let data = json!({"text": "x".repeat(1 << 20)});
+    let env = Env::for_schema(
+        &Schema::from_openapi(&json!({"type": "object"})),
+        Place::Inside,
+        OldSelf::Present,
+    )
+    .expect("a schema with a type")
+    .with_variable("object", Type::Dyn);
+    for expression in [
+        "[bytes(object.text)].all(b, google.protobuf.ListValue{values: lists.range(10000).map(i, b)}.size() > 0)",
+        "[{object.text: 1}].all(m, google.protobuf.ListValue{values: lists.range(10000).map(i, m)}.size() > 0)",
+        "[bytes(object.text)].all(b, '%s'.format([lists.range(10000).map(i, b)]).size() > 0)",
+        "lists.range(20000).map(i, {object.text: i}).size() > 0",
+    ] {
+        let program = env.compile(expression).expect(expression);
+        let bindings = Bindings::new().with("object", Val::dynamic(&data));
+        let outcome = program.eval(&bindings, cost::PER_CALL_LIMIT);
+        let refused = matches!(outcome.result, Err(EvalError::CostExceeded));
+        assert!(refused, "{expression}: {} spent", outcome.cost);
+    }
+}
+
+#[test]
+fn what_shares_its_parts_is_json_only_as_far_as_there_is_room() {
+    let env = Env::for_schema(
+        &Schema::from_openapi(&json!({"type": "object"})),
+        Place::Inside,
+        OldSelf::Present,
+    )
+    .expect("a schema with a type");
+    let doubled = |depth| {
+        let expression = (0..depth).fold("[1]".to_owned(), |inner, _| format!("[{inner}].map(v, [v, v])[0]"));
+        let outcome = env
+            .compile(&expression)
+            .expect(&expression)
+            .eval(&Bindings::new(), cost::PER_CALL_LIMIT);
+        outcome.result.expect("it is cheap to make").to_json()
+    };
+    assert_eq!(doubled(2), Ok(json!([[[1], [1]], [[1], [1]]])));
+    assert_eq!(doubled(40), Err("it is too large".to_owned()));
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn slice(text: &str) -> Option<Slice> {
     Some(Slice {
         start,
         end: if derived {
-            Some(start.unwrap_or_default() + 1)
+            Some(start.unwrap_or_default().wrapping_add(1))
         } else {
             end
         },
