@@ -74,7 +74,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Counts the copying of this many bytes, by the cache line or less: what is shared is copied as often as it is used.
+    /// Counts the copying of this many bytes. What values share is copied as often as it is used.
     pub fn copy(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.work(bytes as u64 / BYTES_A_STEP)
     }
